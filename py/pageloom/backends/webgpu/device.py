@@ -1,0 +1,123 @@
+"""The little of WebGPU that the backend needs, as a protocol with two homes: `native.py` (Dawn) and `browser.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from pageloom.model.source import RangedSource
+
+AdapterClass = Literal["software", "gpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What an adapter is and can do. `limits` and `features` are the *device's*, by their WebGPU names."""
+
+    vendor: str
+    architecture: str
+    description: str
+    home: Literal["native", "browser"]
+    adapter_class: AdapterClass
+    features: frozenset[str]
+    limits: Mapping[str, int]
+
+    @property
+    def has_f16(self) -> bool:
+        """Whether shaders may use the `f16` type; without it, f16 is stored packed in `u32` words."""
+        return "shader-f16" in self.features
+
+    @property
+    def has_subgroups(self) -> bool:
+        return "subgroups" in self.features
+
+
+class Buffer(Protocol):
+    """A storage buffer on the device. `size` is in bytes and a multiple of 4."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def label(self) -> str: ...
+
+    def destroy(self) -> None: ...
+
+
+class Pipeline(Protocol):
+    """A compiled compute pipeline whose bind group 0 has binding i for the i-th buffer of a dispatch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """One dispatch: `buffers[i]` is binding i of group 0 (the whole buffer); `grid` counts workgroups a dimension."""
+
+    pipeline: Pipeline
+    buffers: tuple[Buffer, ...]
+    grid: tuple[int, int, int]
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy between two buffers; offsets and size in bytes, multiples of 4."""
+
+    source: Buffer
+    source_offset: int
+    target: Buffer
+    target_offset: int
+    size: int
+
+
+class Recording(Protocol):
+    """Commands recorded once (bind groups made) and replayed by `Device.submit` with one call."""
+
+
+class Device(Protocol):
+    """One WebGPU device.
+
+    Creation errors are collected: `buffer` returns at once, and the next `await settle()` raises what went wrong
+    (`OutOfMemory`, `DeviceError`). After the device is lost every call raises `DeviceLost`.
+    """
+
+    @property
+    def info(self) -> DeviceInfo: ...
+
+    def buffer(self, size: int, label: str = "") -> Buffer:
+        """A zero-filled buffer of at least `size` bytes, usable as storage, copy source and target, and indirect."""
+        ...
+
+    def write(self, buffer: Buffer, offset: int, data: Any) -> None:
+        """Queue a write of anything with the buffer protocol; `offset` is a multiple of 4, any byte length is allowed
+        (the bytes up to the next multiple of 4 are then written as zeros)."""
+        ...
+
+    async def upload(self, buffer: Buffer, offset: int, source: RangedSource, source_offset: int, length: int) -> None:
+        """Copy a range of `source` into `buffer` in chunks; in the browser the bytes never enter the Python heap."""
+        ...
+
+    async def pipeline(self, code: str, label: str = "") -> Pipeline:
+        """Compile WGSL with the entry point `main`. Raises `DeviceError` with the compiler's text."""
+        ...
+
+    def record(self, commands: Sequence[Dispatch | Copy], label: str = "") -> Recording: ...
+
+    def submit(self, recording: Recording) -> None: ...
+
+    async def read(self, buffer: Buffer, offset: int, size: int) -> bytes:
+        """The bytes of a range, after everything submitted so far. The copy is queued before the first `await` inside,
+        so two reads that are started in order see the buffer in that order."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait for the creation errors collected so far and raise the first."""
+        ...
+
+    async def idle(self) -> None:
+        """Wait until everything submitted so far has run."""
+        ...
+
+    def close(self) -> None:
+        """Destroy the device and everything on it. Safe to call twice."""
+        ...

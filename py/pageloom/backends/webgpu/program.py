@@ -1,0 +1,40 @@
+"""Programs: WGSL templates with their parameters, and the compiled pipelines of one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pageloom.backends.webgpu.device import Buffer, Pipeline
+
+ParameterValue = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramKey:
+    """A template's path below `wgsl/` and every parameter it takes, and nothing else; sorted by name."""
+
+    template: str
+    parameters: tuple[tuple[str, ParameterValue], ...]
+
+    @classmethod
+    def of(cls, template: str, **parameters: ParameterValue) -> ProgramKey:
+        return cls(template, tuple(sorted(parameters.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDispatch:
+    """A dispatch before its program is compiled. The grid is an upper bound; the shader checks its bounds itself."""
+
+    key: ProgramKey
+    buffers: tuple[Buffer, ...]
+    grid: tuple[int, int, int]
+    label: str
+
+
+class Programs(Protocol):
+    """The compiled programs of one device."""
+
+    async def pipeline(self, key: ProgramKey) -> Pipeline:
+        """Render, compile and keep; two callers that ask for one key at once share one compilation."""
+        ...
