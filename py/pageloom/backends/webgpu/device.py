@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -105,9 +105,11 @@ class Device(Protocol):
 
     def submit(self, recording: Recording) -> None: ...
 
-    async def read(self, buffer: Buffer, offset: int, size: int) -> bytes:
-        """The bytes of a range, after everything submitted so far. The copy is queued before the first `await` inside,
-        so two reads that are started in order see the buffer in that order."""
+    def read(self, buffer: Buffer, offset: int, size: int) -> Awaitable[bytes]:
+        """The bytes of a range, after everything submitted so far and before anything submitted later.
+
+        A plain function, not a coroutine: the copy is queued by the call itself, and only its arrival is awaited.
+        """
         ...
 
     async def settle(self) -> None:
