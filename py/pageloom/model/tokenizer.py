@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 
+class TokenizerCore(Protocol):
+    """The library that splits and merges plain text; it knows no special token."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+
 class Tokenizer(Protocol):
     """Text to token ids and back. Its core is `tokenizers` natively and `@huggingface/tokenizers` in the tab."""
 
