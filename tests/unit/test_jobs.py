@@ -1,0 +1,108 @@
+"""What a line of a batch may say, and how each fault in it is named."""
+
+import pytest
+
+from pageloom.errors import InvalidArgument
+from pageloom.jobs import Job, RefusedJob, error_row, parse_job, parse_job_lines
+
+
+def test_each_kind_of_prompt_is_kept_as_given():
+    assert parse_job(0, {"prompt": "Hi"}) == Job(0, "prompt", prompt="Hi", sampling={})
+    assert parse_job(1, {"prompt": "Hi", "raw": True}).raw
+    messages = [{"role": "user", "content": "Hi"}, {"role": "user", "content": [{"type": "text", "text": "a"}]}]
+    assert parse_job(2, {"messages": messages}).messages == tuple(messages)
+    assert parse_job(3, {"prompt_ids": [0, 504]}).prompt_ids == (0, 504)
+
+
+def test_an_empty_prompt_is_a_user_message_but_not_a_raw_text():
+    assert parse_job(0, {"prompt": ""}).prompt == ""
+    with pytest.raises(InvalidArgument, match="at least one character"):
+        parse_job(0, {"prompt": "", "raw": True})
+
+
+def test_sampling_fields_become_keyword_arguments_and_override_the_defaults():
+    fields = {"prompt": "a", "max_tokens": 4, "stop": "END", "logit_bias": {"12": -100}, "seed": None}
+    job = parse_job(0, fields, {"max_tokens": 9, "temperature": 0, "seed": 7})
+    assert job.sampling == {
+        "max_tokens": 4,
+        "temperature": 0.0,
+        "seed": 7,
+        "stop": ("END",),
+        "logit_bias": {12: -100.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "says"),
+    [
+        ([1], None, "not an array"),
+        ("text", None, "not a string"),
+        ({}, "prompt", "exactly one of prompt, messages, prompt_ids"),
+        ({"prompt": None}, "prompt", "none of them"),
+        ({"prompt": "a", "prompt_ids": [1]}, "prompt", "prompt and prompt_ids"),
+        ({"prompt": "a", "max_token": 3}, "max_token", "'max_token'"),
+        ({"prompt": 5}, "prompt", "not a number"),
+        ({"prompt": "a\ud800"}, "prompt", "surrogate pair at character 1"),
+        ({"prompt": "a", "raw": 1}, "raw", "true or false"),
+        ({"prompt_ids": [1], "raw": True}, "raw", "raw goes with prompt"),
+        ({"prompt_ids": []}, "prompt_ids", "at least one token id"),
+        ({"prompt_ids": "12"}, "prompt_ids", "array"),
+        ({"prompt_ids": [1, -2]}, "prompt_ids[1]", "not -2"),
+        ({"prompt_ids": [1, True]}, "prompt_ids[1]", "whole number"),
+        ({"prompt_ids": [1.5]}, "prompt_ids[0]", "not 1.5"),
+        ({"messages": []}, "messages", "at least one"),
+        ({"messages": ["Hi"]}, "messages[0]", "not a string"),
+        ({"messages": [{"content": "Hi"}]}, "messages[0].role", "not null"),
+        ({"messages": [{"role": "", "content": "Hi"}]}, "messages[0].role", "empty"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content", "not null"),
+        ({"messages": [{"role": "user", "content": "", "tone": 1}]}, "messages[0].tone", "'tone'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]", "text"),
+        ({"prompt": "a", "max_tokens": "9"}, "max_tokens", "not a string"),
+        ({"prompt": "a", "max_tokens": 9.0}, "max_tokens", "not 9.0"),
+        ({"prompt": "a", "temperature": True}, "temperature", "not true"),
+        ({"prompt": "a", "temperature": 10**400}, "temperature", "far too large"),
+        ({"prompt": "a", "stop": ["x", 3]}, "stop", "not a number"),
+        ({"prompt": "a", "logit_bias": [1]}, "logit_bias", "not an array"),
+        ({"prompt": "a", "logit_bias": {"the": 1}}, "logit_bias", "'the'"),
+        ({"prompt": "a", "logit_bias": {"9" * 5000: 1}}, "logit_bias", "token id"),
+        ({"prompt": "a", "logit_bias": {"12": "x"}}, "logit_bias[12]", "not a string"),
+        ({"prompt": "a", "ignore_eos": "yes"}, "ignore_eos", "true or false"),
+        ({"prompt": "a", "stop_token_ids": 2}, "stop_token_ids", "array"),
+    ],
+)
+def test_a_fault_is_refused_naming_its_field(fields, param, says):
+    with pytest.raises(InvalidArgument) as caught:
+        parse_job(0, fields)
+    assert caught.value.param == param
+    assert says in caught.value.message
+
+
+def test_a_bad_line_takes_its_place_among_the_jobs_and_empty_lines_take_none():
+    lines = ['{"prompt": "a"}\n', "\n", "{not json\n", '{"prompt_ids": [1], "top_k": NaN}', '{"prompt": "b"}']
+    first, bad, constant, last = parse_job_lines(lines)
+    assert first == parse_job(0, {"prompt": "a"})
+    assert isinstance(bad, RefusedJob)
+    assert bad.index == 1
+    assert bad.error.message.startswith("line 3: the line is not JSON")
+    assert isinstance(constant, RefusedJob)
+    assert "NaN is not JSON" in constant.error.message
+    assert last == parse_job(3, {"prompt": "b"})
+
+
+def test_strict_raises_for_the_first_bad_line_by_its_number():
+    with pytest.raises(InvalidArgument, match=r"^line 2: unknown field 'max'") as caught:
+        parse_job_lines(['{"prompt": "a"}', '{"prompt": "a", "max": 1}', "nonsense"], strict=True)
+    assert caught.value.param == "max"
+
+
+def test_a_line_nested_without_end_is_refused_and_not_a_crash():
+    (refused,) = parse_job_lines(["[" * 200_000])
+    assert isinstance(refused, RefusedJob)
+
+
+def test_an_error_row_holds_openais_error_object():
+    error = InvalidArgument("no", param="stop")
+    assert error_row(4, error) == {
+        "index": 4,
+        "error": {"message": "no", "type": "invalid_request_error", "param": "stop", "code": "invalid_argument"},
+    }
