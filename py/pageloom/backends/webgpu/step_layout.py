@@ -1,21 +1,23 @@
 """The step buffer: everything that changes from one step to the next, in one write.
 
-One array of u32 words. A header of fixed words gives counts and the offsets (in words) of the arrays behind it, so that
-shaders need no parameter for a capacity. `wgsl/lib/step.wgsl.j2` names the same words in the same order.
+One array of u32 words: a header of fixed words with counts and offsets (in words), then the arrays behind it, each as
+long as this step needs. Shaders therefore take no parameter for a length, and a small step is a small write.
+`wgsl/lib/step.wgsl.j2` names the header's words in the same order. With T tokens, B sequences, M blocks in the longest
+row of the block table, R wanted rows and A adjustments:
 
 | array | words | content |
 |---|---|---|
-| TOKEN_IDS | max_tokens | id of token t |
-| FEED_ROWS | max_tokens | i32: -1, or the row of the previous step whose best candidate token t is |
-| POSITIONS | max_tokens | absolute position of token t |
-| SLOTS | max_tokens | i32: block id * block_size + offset where K and V of token t go; -1 stores nothing |
-| TOKEN_SEQUENCES | max_tokens | sequence of token t |
-| CUMULATIVE_LENGTHS | max_sequences + 1 | prefix sum of the new tokens |
-| PAST_LENGTHS | max_sequences | tokens already cached |
-| BLOCK_TABLE | max_sequences * MAX_BLOCKS | i32 rows of physical block ids, -1 where unmapped |
-| TILES | 3 * max_tokens | (sequence, first token, number of tokens): query tiles, none across two sequences |
-| LOGITS_ROWS | max_sequences | token index of each wanted row |
-| ADJUSTMENTS | 4 * max_adjustments | (row, token id, divisor as f32 bits, bias as f32 bits) |
+| TOKEN_IDS | T | id of token t |
+| FEED_ROWS | T | i32: -1, or the row of the previous step whose best candidate token t is |
+| POSITIONS | T | absolute position of token t |
+| SLOTS | T | i32: block id * block_size + offset where K and V of token t go; -1 stores nothing |
+| TOKEN_SEQUENCES | T | sequence of token t |
+| CUMULATIVE_LENGTHS | B + 1 | prefix sum of the new tokens |
+| PAST_LENGTHS | B | tokens already cached |
+| BLOCK_TABLE | B * M | i32 rows of physical block ids, -1 where unmapped; M is MAX_BLOCKS |
+| TILES | 3 * NUM_TILES | (sequence, first token, number of tokens): query tiles, none across two sequences |
+| LOGITS_ROWS | R | token index of each wanted row |
+| ADJUSTMENTS | 4 * A | (row, token id, divisor as f32 bits, bias as f32 bits) |
 """
 
 from __future__ import annotations
@@ -50,53 +52,22 @@ class StepLayout:
     limits: RunnerLimits
     tile_tokens: int
 
-    def offsets(self) -> dict[str, int]:
-        limits = self.limits
-        sizes = {
-            "TOKEN_IDS": limits.max_tokens,
-            "FEED_ROWS": limits.max_tokens,
-            "POSITIONS": limits.max_tokens,
-            "SLOTS": limits.max_tokens,
-            "TOKEN_SEQUENCES": limits.max_tokens,
-            "CUMULATIVE_LENGTHS": limits.max_sequences + 1,
-            "PAST_LENGTHS": limits.max_sequences,
-            "BLOCK_TABLE": limits.max_sequences * limits.max_blocks_per_sequence,
-            "TILES": 3 * limits.max_tokens,
-            "LOGITS_ROWS": limits.max_sequences,
-            "ADJUSTMENTS": 4 * limits.max_adjustments,
-        }
-        offsets = {}
-        position = len(HEADER)
-        for name, size in sizes.items():
-            offsets[name] = position
-            position += size
-        offsets["END"] = position
-        return offsets
-
     @property
-    def num_words(self) -> int:
-        return self.offsets()["END"]
+    def max_words(self) -> int:
+        """Words of the largest step that the limits allow."""
+        limits = self.limits
+        return (
+            len(HEADER)
+            + 8 * limits.max_tokens
+            + (3 + limits.max_blocks_per_sequence) * limits.max_sequences
+            + 1
+            + 4 * limits.max_adjustments
+        )
 
     def pack(self, batch: StepBatch) -> array.array[int]:
-        """The whole buffer for one step, as signed 32-bit words."""
-        limits, offsets = self.limits, self.offsets()
-        words = array.array("i", bytes(4 * self.num_words))
-        tiles = query_tiles(batch.cumulative_sequence_length, self.tile_tokens)
-        counts = {
-            "NUM_TOKENS": len(batch.input_ids),
-            "NUM_SEQUENCES": len(batch.past_seqlens),
-            "NUM_LOGITS_ROWS": len(batch.logits_rows),
-            "NUM_TILES": len(tiles),
-            "MAX_BLOCKS": limits.max_blocks_per_sequence,
-            "NUM_ADJUSTMENTS": len(batch.adjustments),
-        }
-        for index, name in enumerate(HEADER):
-            words[index] = counts[name] if name in counts else offsets[name]
-
-        def put(name: str, values: list[int]) -> None:
-            start = offsets[name]
-            words[start : start + len(values)] = array.array("i", values)
-
+        """One step as signed 32-bit words, header first."""
+        block_size = self.limits.block_size
+        max_blocks = max(map(len, batch.block_table))
         positions: list[int] = []
         slots: list[int] = []
         sequences: list[int] = []
@@ -104,24 +75,41 @@ class StepLayout:
         for sequence, past in enumerate(batch.past_seqlens):
             blocks = batch.block_table[sequence]
             start, end = batch.cumulative_sequence_length[sequence : sequence + 2]
-            for position in range(past, past + end - start):
-                block, offset = divmod(position, limits.block_size)
-                positions.append(position)
-                slots.append(blocks[block] * limits.block_size + offset)
-                sequences.append(sequence)
+            new_positions = range(past, past + end - start)
+            positions.extend(new_positions)
+            slots.extend(blocks[p // block_size] * block_size + p % block_size for p in new_positions)
+            sequences.extend([sequence] * (end - start))
             table.extend(blocks)
-            table.extend([-1] * (limits.max_blocks_per_sequence - len(blocks)))
-        put("TOKEN_IDS", list(batch.input_ids))
-        put("FEED_ROWS", list(batch.feed_rows))
-        put("POSITIONS", positions)
-        put("SLOTS", slots)
-        put("TOKEN_SEQUENCES", sequences)
-        put("CUMULATIVE_LENGTHS", list(batch.cumulative_sequence_length))
-        put("PAST_LENGTHS", list(batch.past_seqlens))
-        put("BLOCK_TABLE", table)
-        put("TILES", [word for tile in tiles for word in tile])
-        put("LOGITS_ROWS", list(batch.logits_rows))
-        put("ADJUSTMENTS", [word for entry in batch.adjustments for word in _adjustment_words(entry)])
+            table.extend([-1] * (max_blocks - len(blocks)))
+        tiles = query_tiles(batch.cumulative_sequence_length, self.tile_tokens)
+        arrays = {
+            "TOKEN_IDS": batch.input_ids,
+            "FEED_ROWS": batch.feed_rows,
+            "POSITIONS": positions,
+            "SLOTS": slots,
+            "TOKEN_SEQUENCES": sequences,
+            "CUMULATIVE_LENGTHS": batch.cumulative_sequence_length,
+            "PAST_LENGTHS": batch.past_seqlens,
+            "BLOCK_TABLE": table,
+            "TILES": list(itertools.chain.from_iterable(tiles)),
+            "LOGITS_ROWS": batch.logits_rows,
+            "ADJUSTMENTS": list(itertools.chain.from_iterable(map(_adjustment_words, batch.adjustments))),
+        }
+        header = {
+            "NUM_TOKENS": len(batch.input_ids),
+            "NUM_SEQUENCES": len(batch.past_seqlens),
+            "NUM_LOGITS_ROWS": len(batch.logits_rows),
+            "NUM_TILES": len(tiles),
+            "MAX_BLOCKS": max_blocks,
+            "NUM_ADJUSTMENTS": len(batch.adjustments),
+        }
+        offset = len(HEADER)
+        for name, values in arrays.items():
+            header[name] = offset
+            offset += len(values)
+        words = array.array("i", [header[name] for name in HEADER])
+        for values in arrays.values():
+            words.extend(values)
         return words
 
 

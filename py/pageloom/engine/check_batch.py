@@ -1,0 +1,116 @@
+"""The contract of `StepBatch`, checked before anything of it reaches a device."""
+
+from __future__ import annotations
+
+import itertools
+
+from pageloom.engine.batch import RunnerLimits, StepBatch
+from pageloom.errors import InvalidArgument
+
+
+def check_batch(batch: StepBatch, limits: RunnerLimits) -> None:
+    """Raise `InvalidArgument`, naming the field, for a batch that no Runner of these limits may run."""
+    num_tokens, num_sequences = len(batch.input_ids), len(batch.past_seqlens)
+    _check_counts(batch, limits, num_tokens, num_sequences)
+    _check_tokens(batch, limits)
+    for sequence, (start, end) in enumerate(itertools.pairwise(batch.cumulative_sequence_length)):
+        _check_sequence(batch, limits, sequence, end - start)
+    _check_rows(batch, limits, num_tokens)
+
+
+def _require(condition: bool, message: str, param: str) -> None:
+    if not condition:
+        raise InvalidArgument(message, param=param)
+
+
+def _check_counts(batch: StepBatch, limits: RunnerLimits, num_tokens: int, num_sequences: int) -> None:
+    _require(
+        1 <= num_tokens <= limits.max_tokens,
+        f"a step has {num_tokens} tokens; 1 to {limits.max_tokens} are allowed",
+        "input_ids",
+    )
+    _require(
+        1 <= num_sequences <= limits.max_sequences,
+        f"a step has {num_sequences} sequences; 1 to {limits.max_sequences} are allowed",
+        "past_seqlens",
+    )
+    _require(
+        len(batch.feed_rows) == num_tokens,
+        f"feed_rows has {len(batch.feed_rows)} entries for {num_tokens} tokens",
+        "feed_rows",
+    )
+    cumulative = batch.cumulative_sequence_length
+    _require(
+        len(cumulative) == num_sequences + 1
+        and cumulative[0] == 0
+        and cumulative[-1] == num_tokens
+        and all(start <= end for start, end in itertools.pairwise(cumulative)),
+        f"cumulative_sequence_length {cumulative} is no prefix sum of {num_sequences} lengths that adds up to {num_tokens}",
+        "cumulative_sequence_length",
+    )
+    _require(
+        len(batch.block_table) == num_sequences,
+        f"block_table has {len(batch.block_table)} rows for {num_sequences} sequences",
+        "block_table",
+    )
+
+
+def _check_tokens(batch: StepBatch, limits: RunnerLimits) -> None:
+    for token_id, feed_row in zip(batch.input_ids, batch.feed_rows, strict=True):
+        _require(
+            -1 <= feed_row < limits.max_sequences,
+            f"feed row {feed_row} is not -1 or a row below {limits.max_sequences}",
+            "feed_rows",
+        )
+        _require(
+            feed_row >= 0 or 0 <= token_id < limits.vocab_size,
+            f"token id {token_id} is outside the vocabulary of {limits.vocab_size}",
+            "input_ids",
+        )
+
+
+def _check_sequence(batch: StepBatch, limits: RunnerLimits, sequence: int, new_tokens: int) -> None:
+    past, blocks = batch.past_seqlens[sequence], batch.block_table[sequence]
+    _require(past >= 0, f"sequence {sequence} has {past} cached tokens", "past_seqlens")
+    _require(
+        len(blocks) <= limits.max_blocks_per_sequence,
+        f"sequence {sequence} has {len(blocks)} blocks; at most {limits.max_blocks_per_sequence} are allowed",
+        "block_table",
+    )
+    needed = -(-(past + new_tokens) // limits.block_size)
+    _require(
+        new_tokens == 0 or len(blocks) >= needed,
+        f"sequence {sequence} needs {needed} blocks for {past} cached and {new_tokens} new tokens; it has {len(blocks)}",
+        "block_table",
+    )
+    for block in blocks:
+        _require(
+            0 <= block < limits.num_blocks,
+            f"block {block} of sequence {sequence} is outside the pool of {limits.num_blocks}",
+            "block_table",
+        )
+
+
+def _check_rows(batch: StepBatch, limits: RunnerLimits, num_tokens: int) -> None:
+    rows = batch.logits_rows
+    _require(
+        len(rows) <= limits.max_sequences and all(0 <= row < num_tokens for row in rows),
+        f"logits_rows {rows} are not at most {limits.max_sequences} indices of the {num_tokens} tokens",
+        "logits_rows",
+    )
+    _require(
+        1 <= batch.num_candidates <= limits.max_candidates,
+        f"{batch.num_candidates} candidates are asked for; 1 to {limits.max_candidates} are allowed",
+        "num_candidates",
+    )
+    _require(
+        len(batch.adjustments) <= limits.max_adjustments,
+        f"a step has {len(batch.adjustments)} logit adjustments; at most {limits.max_adjustments} are allowed",
+        "adjustments",
+    )
+    for entry in batch.adjustments:
+        _require(
+            0 <= entry.row < len(rows) and 0 <= entry.token_id < limits.vocab_size,
+            f"a logit adjustment names row {entry.row} of {len(rows)} and token {entry.token_id} of {limits.vocab_size}",
+            "adjustments",
+        )
