@@ -1,0 +1,55 @@
+# `make demo` opens the page, `make test` runs the tests; each sets up what it needs first, quickly the second time.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+PYTHON := .venv/bin/python
+MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
+
+.PHONY: demo test test-all test-unit test-native test-e2e test-gpu lint format bench picture setup clean help
+
+demo: ## The page with the built-in model, in a browser (ARGS="--port 8000 --no-open")
+	@scripts/setup.sh demo
+	@$(PYTHON) -m pageloom demo --model $(MODEL) $(ARGS)
+
+test: test-unit test-native test-e2e ## All tests but the slow ones
+
+test-all: setup ## All tests, the slow ones too (golden answers at full length: an hour on two cores)
+	npm test
+	$(PYTHON) -m pytest -m 'not gpu' tests e2e
+
+test-unit: setup ## Tests that need no device (ARGS goes to pytest)
+	npm test
+	$(PYTHON) -m pytest tests/unit $(ARGS)
+
+test-native: setup ## Tests on native WebGPU, with every software driver that is there
+	$(PYTHON) -m pytest tests/native $(ARGS)
+
+test-e2e: setup ## Tests of the page in a headless browser
+	$(PYTHON) -m pytest e2e $(ARGS)
+
+test-gpu: setup ## Tests that need a hardware adapter
+	$(PYTHON) -m pytest -m gpu tests e2e $(ARGS)
+
+lint: setup ## Style and types, Python and JavaScript
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+	npm run --silent check
+
+format: setup ## Rewrite the sources in the project's style
+	$(PYTHON) -m ruff check --fix
+	$(PYTHON) -m ruff format
+	npm run --silent format
+
+bench: setup ## Each benchmark against its peer; bench/README.md says what they print
+	@for bench in bench/bench_*.py; do echo "== $$bench"; $(PYTHON) $$bench || exit 1; done
+
+picture: setup ## docs/page.png, from the real page
+	$(PYTHON) scripts/picture.py docs/page.png
+
+setup: ## .venv/, node_modules/, a browser, software Vulkan, the default model, the built page
+	@scripts/setup.sh test
+
+clean: ## Remove what set-up made, but for the model
+	rm -rf .venv node_modules dist build
+
+help: ## This list
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | expand -t 14

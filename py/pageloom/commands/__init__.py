@@ -1,0 +1,1 @@
+"""The commands of `pageloom`, a module each, and what they share."""
