@@ -11,8 +11,17 @@ class TokenizerCore(Protocol):
     def encode(self, text: str) -> list[int]: ...
 
 
+class TokenizerCore(Protocol):
+    """The tokenizer library of a home, made from the text of a `tokenizer.json`: `tokenizers` natively,
+    `@huggingface/tokenizers` in the tab."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, which holds no control tokens. Nothing is added to them."""
+        ...
+
+
 class Tokenizer(Protocol):
-    """Text to token ids and back. Its core is `tokenizers` natively and `@huggingface/tokenizers` in the tab."""
+    """Text to token ids and back."""
 
     @property
     def bos_id(self) -> int | None: ...

@@ -1,0 +1,1 @@
+"""How each model family describes its decoder; `decoder.py` is the way in."""
