@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import pytest
 
@@ -13,11 +13,11 @@ from pageloom.errors import NotSupported
 ADAPTERS = {"swiftshader": "SwiftShader", "lavapipe": "llvmpipe"}
 
 
-def _open(driver: str, limits: Mapping[str, int] | None = None, without_features: tuple[str, ...] = ()) -> NativeDevice:
+async def _open(
+    driver: str, limits: Mapping[str, int] | None = None, without_features: tuple[str, ...] = ()
+) -> NativeDevice:
     try:
-        return asyncio.run(
-            open_native_device(adapter=ADAPTERS[driver], limits=limits, without_features=without_features)
-        )
+        return await open_native_device(adapter=ADAPTERS[driver], limits=limits, without_features=without_features)
     except NotSupported as error:
         pytest.skip(f"{driver}: {error.message}")
 
@@ -31,18 +31,18 @@ def driver(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def device(driver: str) -> Iterator[NativeDevice]:
     """A device shared by the tests of a run. A test that ends or limits its device takes `limited_device` instead."""
-    device = _open(driver)
+    device = asyncio.run(_open(driver))
     yield device
     device.close()
 
 
 @pytest.fixture
-def limited_device(driver: str) -> Iterator[Callable[..., NativeDevice]]:
-    """`limited_device({"maxBufferSize": ...}, without_features=("shader-f16",))`: a device of the test's own."""
+def limited_device(driver: str) -> Iterator[Callable[..., Awaitable[NativeDevice]]]:
+    """`await limited_device({"maxBufferSize": ...}, without_features=("shader-f16",))`: a device of the test's own."""
     opened: list[NativeDevice] = []
 
-    def open_one(limits: Mapping[str, int] | None = None, without_features: tuple[str, ...] = ()) -> NativeDevice:
-        opened.append(_open(driver, limits, without_features))
+    async def open_one(limits: Mapping[str, int] | None = None, without_features: tuple[str, ...] = ()) -> NativeDevice:
+        opened.append(await _open(driver, limits, without_features))
         return opened[-1]
 
     yield open_one
