@@ -6,12 +6,6 @@ from typing import Protocol
 
 
 class TokenizerCore(Protocol):
-    """The library that splits and merges plain text; it knows no special token."""
-
-    def encode(self, text: str) -> list[int]: ...
-
-
-class TokenizerCore(Protocol):
     """The tokenizer library of a home, made from the text of a `tokenizer.json`: `tokenizers` natively,
     `@huggingface/tokenizers` in the tab."""
 
