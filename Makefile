@@ -52,4 +52,4 @@ clean: ## Remove what set-up made, but for the model
 	rm -rf .venv node_modules dist build
 
 help: ## This list
-	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | expand -t 14
+	@sed -nE 's/^([a-z0-9-]+):[^#]*## (.*)/\1\t\2/p' Makefile | expand -t 14
