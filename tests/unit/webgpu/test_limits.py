@@ -57,7 +57,7 @@ def test_a_device_is_refused_with_the_limit_that_is_too_low(
     else:
         assert answer is not None
         assert reason in answer
-        with pytest.raises(NotSupported, match="^matmul cannot run on this device: ") as refusal:
+        with pytest.raises(NotSupported, match="matmul cannot run on this device") as refusal:
             require(needs, info, "matmul")
         assert refusal.value.message.endswith(answer)
 
@@ -69,6 +69,6 @@ def test_a_split_grid_holds_every_group_and_wastes_less_than_one_a_row(count: in
         with pytest.raises(NotSupported):
             split_grid(count, per_dimension)
         return
-    x, y, z = grid = split_grid(count, per_dimension)
+    _, y, z = grid = split_grid(count, per_dimension)
     assert max(grid) <= per_dimension
     assert count <= math.prod(grid) < count + y * z or count == 0
