@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal, NoReturn
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal, NoReturn
 
+from pageloom.engine.events import Completion, TokenLogprob
+from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import InvalidArgument, PageloomError
 
 JobKind = Literal["prompt", "messages", "prompt_ids"]
 Message = dict[str, object]
 """`{"role": str, "content": str | [{"type": "text", "text": str}, ...], "name"?: str}`."""
+SAMPLING_FIELDS = tuple(setting.name for setting in fields(SamplingParams))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,17 @@ class Job:
     prompt_ids: tuple[int, ...] = ()
     raw: bool = False
     """For `kind == "prompt"`: no chat template, and control tokens are recognised in the text."""
-    sampling: Mapping[str, object] | None = None
-    """Keyword arguments of `SamplingParams`; what is absent takes that class's default."""
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+
+    def to_fields(self) -> dict[str, object]:
+        """The JSON object that `parse_job` reads as this job."""
+        described: dict[str, object] = {self.kind: getattr(self, self.kind), "raw": self.raw}
+        for setting in fields(SamplingParams):
+            default = setting.default if setting.default_factory is MISSING else setting.default_factory()
+            value = getattr(self.sampling, setting.name)
+            if value != default:
+                described[setting.name] = value
+        return dict(json.loads(json.dumps(described)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +58,33 @@ class RefusedJob:
     error: PageloomError
 
 
-def parse_job(index: int, fields: object, defaults: Mapping[str, object] | None = None) -> Job:
+def parse_job(index: int, job_fields: object, defaults: Mapping[str, object] | None = None) -> Job:
     """The job that one JSON object describes. `defaults` are sampling fields for a job that does not set them.
 
     Raises `InvalidArgument`, its `param` the field at fault.
     """
-    if not isinstance(fields, dict):
-        raise InvalidArgument(f"a job is a JSON object, not {_json_type(fields)}")
-    kinds: list[JobKind] = [kind for kind in _PROMPT_CHECKS if fields.get(kind) is not None]
+    if not isinstance(job_fields, dict):
+        raise InvalidArgument(f"a job is a JSON object, not {_json_type(job_fields)}")
+    given = {name: value for name, value in job_fields.items() if value is not None}
+    kinds: list[JobKind] = [kind for kind in _PROMPT_CHECKS if kind in given]
     if len(kinds) != 1:
-        given = " and ".join(kinds) or "none of them"
-        _refuse("prompt", f"a job has exactly one of {', '.join(_PROMPT_CHECKS)}; this one has {given}")
-    unknown = sorted(map(str, set(fields) - set(_PROMPT_CHECKS) - set(_SAMPLING_CHECKS) - {"raw"}))
+        found = " and ".join(kinds) or "none of them"
+        _refuse("prompt", f"a job has exactly one of {', '.join(_PROMPT_CHECKS)}; this one has {found}")
+    unknown = sorted(map(str, set(job_fields) - {*_PROMPT_CHECKS, "raw", *SAMPLING_FIELDS}))
     if unknown:
-        allowed = ", ".join([*_PROMPT_CHECKS, "raw", *_SAMPLING_CHECKS])
+        allowed = ", ".join([*_PROMPT_CHECKS, "raw", *SAMPLING_FIELDS])
         _refuse(unknown[0], f"unknown field {unknown[0]!r}; a job may have {allowed}")
     kind = kinds[0]
-    raw = fields.get("raw", False)
+    raw = given.get("raw", False)
     if not isinstance(raw, bool):
         _refuse("raw", f"raw is true or false, not {_json_type(raw)}")
     if raw and kind != "prompt":
         _refuse("raw", f"raw goes with prompt; {kind} is already exact about its tokens")
-    value = _PROMPT_CHECKS[kind](fields[kind])
+    value = _PROMPT_CHECKS[kind](given[kind])
     if raw and not value:
         _refuse("prompt", "a raw prompt needs at least one character; the model has nothing to go on")
-    merged = {**(defaults or {}), **{name: fields[name] for name in _SAMPLING_CHECKS if fields.get(name) is not None}}
-    sampling = {name: _SAMPLING_CHECKS[name](name, setting) for name, setting in merged.items()}
+    settings = {**(defaults or {}), **{name: given[name] for name in SAMPLING_FIELDS if name in given}}
+    sampling = SamplingParams(**{name: _python_value(name, setting) for name, setting in settings.items()})
     return Job(index=index, kind=kind, raw=raw, sampling=sampling, **{kind: value})  # type: ignore[arg-type]
 
 
@@ -95,6 +108,38 @@ def parse_job_lines(
                 raise located from error
             jobs.append(RefusedJob(len(jobs), located))
     return jobs
+
+
+def result_row(index: int, completion: Completion, token_bytes: Callable[[int], bytes]) -> dict[str, object]:
+    """The output line of a job that was served; `logprobs` is there where they were asked for."""
+    usage = completion.usage
+    row: dict[str, object] = {
+        "index": index,
+        "prompt_ids": list(completion.prompt_ids),
+        "output_ids": list(completion.output_ids),
+        "text": completion.text,
+        "finish_reason": completion.finish_reason,
+        "usage": {
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "cached_tokens": usage.cached_tokens,
+        },
+    }
+    if completion.logprobs:
+        row["logprobs"] = [
+            {
+                **token_logprob(chosen, token_bytes),
+                "top_logprobs": [token_logprob(other, token_bytes) for other in others],
+            }
+            for chosen, others in zip(completion.logprobs, completion.top_logprobs, strict=True)
+        ]
+    return row
+
+
+def token_logprob(entry: TokenLogprob, token_bytes: Callable[[int], bytes]) -> dict[str, object]:
+    """OpenAI's object of a token; a part of a character shows as U+FFFD in `token` and exactly in `bytes`."""
+    raw = token_bytes(entry.token_id)
+    return {"token": raw.decode(errors="replace"), "bytes": list(raw), "logprob": entry.logprob}
 
 
 def error_row(index: int, error: PageloomError) -> dict[str, object]:
@@ -137,21 +182,6 @@ def _text(param: str, value: object) -> str:
     return value
 
 
-def _integer(param: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        _refuse(param, f"{param} is a whole number, not {value if isinstance(value, float) else _json_type(value)}")
-    return value
-
-
-def _number(param: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        _refuse(param, f"{param} is a number, not {_json_type(value)}")
-    try:
-        return float(value)
-    except OverflowError:
-        _refuse(param, f"{param} is far too large")
-
-
 def _check_prompt(value: object) -> str:
     return _text("prompt", value)
 
@@ -190,56 +220,32 @@ def _check_prompt_ids(value: object) -> tuple[int, ...]:
     if not isinstance(value, list) or not value:
         _refuse("prompt_ids", "prompt_ids is an array of at least one token id")
     for position, token in enumerate(value):
-        if _integer(f"prompt_ids[{position}]", token) < 0:
-            _refuse(f"prompt_ids[{position}]", f"a token id is at least 0, not {token}")
+        if isinstance(token, bool) or not isinstance(token, int) or token < 0:
+            _refuse(f"prompt_ids[{position}]", f"a token id is a whole number from 0, not {token!r:.40}")
     return tuple(value)
 
 
-def _strings(param: str, value: object) -> tuple[str, ...]:
-    items = value if isinstance(value, list) else [value]
-    return tuple(_text(param, item) for item in items)
-
-
-def _integers(param: str, value: object) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        _refuse(param, f"{param} is an array of token ids, not {_json_type(value)}")
-    return tuple(_integer(param, item) for item in value)
-
-
-def _biases(param: str, value: object) -> dict[int, float]:
-    if not isinstance(value, dict):
-        _refuse(param, f"{param} is an object of token id to bias, not {_json_type(value)}")
-    for token in value:
-        if not (isinstance(token, str) and token.isascii() and token.isdigit() and len(token) <= 10):
-            _refuse(param, f"{param} has the key {token!r}; a key is a token id in decimal digits")
-    return {int(token): _number(f"{param}[{token}]", bias) for token, bias in value.items()}
-
-
-def _boolean(param: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        _refuse(param, f"{param} is true or false, not {_json_type(value)}")
+def _python_value(name: str, value: object) -> Any:
+    """What `SamplingParams` takes for a JSON value; the values themselves are its own to check."""
+    if name == "logit_bias":
+        if not isinstance(value, dict):
+            _refuse(name, f"{name} is an object of token id to bias, not {_json_type(value)}")
+        return {_token_id(name, token): bias for token, bias in value.items()}
+    if name == "stop":
+        return tuple(_text(name, text) for text in (value if isinstance(value, list | tuple) else [value]))
+    if name == "stop_token_ids" and not isinstance(value, list | tuple):
+        _refuse(name, f"{name} is an array of token ids, not {_json_type(value)}")
     return value
+
+
+def _token_id(param: str, token: object) -> int:
+    if not (isinstance(token, str) and token.isascii() and token.isdigit() and len(token) <= 10):
+        _refuse(param, f"{param} has the key {token!r:.40}; a key is a token id in decimal digits")
+    return int(token)
 
 
 _PROMPT_CHECKS: dict[JobKind, Callable[[object], object]] = {
     "prompt": _check_prompt,
     "messages": _check_messages,
     "prompt_ids": _check_prompt_ids,
-}
-# Only the JSON types are checked here: the ranges are SamplingParams' own.
-_SAMPLING_CHECKS: dict[str, Callable[[str, object], object]] = {
-    "max_tokens": _integer,
-    "temperature": _number,
-    "top_p": _number,
-    "top_k": _integer,
-    "min_p": _number,
-    "seed": _integer,
-    "stop": _strings,
-    "stop_token_ids": _integers,
-    "ignore_eos": _boolean,
-    "repetition_penalty": _number,
-    "presence_penalty": _number,
-    "frequency_penalty": _number,
-    "logit_bias": _biases,
-    "logprobs": _integer,
 }

@@ -2,12 +2,14 @@
 
 import pytest
 
+from pageloom.engine.events import Completion, Timings, TokenLogprob, Usage
+from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import InvalidArgument
-from pageloom.jobs import Job, RefusedJob, error_row, parse_job, parse_job_lines
+from pageloom.jobs import Job, RefusedJob, error_row, parse_job, parse_job_lines, result_row
 
 
 def test_each_kind_of_prompt_is_kept_as_given():
-    assert parse_job(0, {"prompt": "Hi"}) == Job(0, "prompt", prompt="Hi", sampling={})
+    assert parse_job(0, {"prompt": "Hi"}) == Job(0, "prompt", prompt="Hi", sampling=SamplingParams())
     assert parse_job(1, {"prompt": "Hi", "raw": True}).raw
     messages = [{"role": "user", "content": "Hi"}, {"role": "user", "content": [{"type": "text", "text": "a"}]}]
     assert parse_job(2, {"messages": messages}).messages == tuple(messages)
@@ -20,15 +22,48 @@ def test_an_empty_prompt_is_a_user_message_but_not_a_raw_text():
         parse_job(0, {"prompt": "", "raw": True})
 
 
-def test_sampling_fields_become_keyword_arguments_and_override_the_defaults():
+def test_sampling_fields_are_read_and_override_the_defaults():
     fields = {"prompt": "a", "max_tokens": 4, "stop": "END", "logit_bias": {"12": -100}, "seed": None}
-    job = parse_job(0, fields, {"max_tokens": 9, "temperature": 0, "seed": 7})
-    assert job.sampling == {
-        "max_tokens": 4,
-        "temperature": 0.0,
-        "seed": 7,
-        "stop": ("END",),
-        "logit_bias": {12: -100.0},
+    job = parse_job(0, fields, {"max_tokens": 9, "temperature": 0.5, "seed": 7})
+    assert job.sampling == SamplingParams(max_tokens=4, temperature=0.5, seed=7, stop=("END",), logit_bias={12: -100})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"prompt": "Hi", "raw": True, "temperature": 0.25, "stop": ["a", "b"], "stop_token_ids": [2]},
+        {"messages": [{"role": "user", "content": "Hi"}], "logit_bias": {"12": 1.5}, "logprobs": 0},
+        {"prompt_ids": [1, 2], "max_tokens": 3, "ignore_eos": True},
+    ],
+)
+def test_a_job_written_out_is_read_as_the_same_job(fields):
+    job = parse_job(5, fields)
+    assert parse_job(5, job.to_fields()) == job
+
+
+def test_a_result_row_has_the_ids_the_usage_and_openais_logprobs():
+    completion = Completion(
+        request_id="r",
+        prompt_ids=(5, 6),
+        output_ids=(1,),
+        text="",
+        finish_reason="length",
+        stop_reason=None,
+        usage=Usage(prompt_tokens=2, completion_tokens=1, cached_tokens=0),
+        logprobs=(TokenLogprob(1, -0.5),),
+        top_logprobs=((TokenLogprob(1, -0.5), TokenLogprob(2, -1.5)),),
+        timings=Timings(0.1, 0.2),
+    )
+    row = result_row(3, completion, {1: b"\xf0\x9f", 2: b"b"}.__getitem__)
+    chosen = {"token": "\ufffd", "bytes": [0xF0, 0x9F], "logprob": -0.5}
+    assert row == {
+        "index": 3,
+        "prompt_ids": [5, 6],
+        "output_ids": [1],
+        "text": "",
+        "finish_reason": "length",
+        "usage": {"prompt_tokens": 2, "completion_tokens": 1, "cached_tokens": 0},
+        "logprobs": [{**chosen, "top_logprobs": [chosen, {"token": "b", "bytes": [98], "logprob": -1.5}]}],
     }
 
 
@@ -47,8 +82,8 @@ def test_sampling_fields_become_keyword_arguments_and_override_the_defaults():
         ({"prompt_ids": [1], "raw": True}, "raw", "raw goes with prompt"),
         ({"prompt_ids": []}, "prompt_ids", "at least one token id"),
         ({"prompt_ids": "12"}, "prompt_ids", "array"),
-        ({"prompt_ids": [1, -2]}, "prompt_ids[1]", "not -2"),
-        ({"prompt_ids": [1, True]}, "prompt_ids[1]", "whole number"),
+        ({"prompt_ids": [1, -2]}, "prompt_ids[1]", "from 0, not -2"),
+        ({"prompt_ids": [1, True]}, "prompt_ids[1]", "whole number from 0, not True"),
         ({"prompt_ids": [1.5]}, "prompt_ids[0]", "not 1.5"),
         ({"messages": []}, "messages", "at least one"),
         ({"messages": ["Hi"]}, "messages[0]", "not a string"),
@@ -57,15 +92,14 @@ def test_sampling_fields_become_keyword_arguments_and_override_the_defaults():
         ({"messages": [{"role": "user"}]}, "messages[0].content", "not null"),
         ({"messages": [{"role": "user", "content": "", "tone": 1}]}, "messages[0].tone", "'tone'"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]", "text"),
-        ({"prompt": "a", "max_tokens": "9"}, "max_tokens", "not a string"),
-        ({"prompt": "a", "max_tokens": 9.0}, "max_tokens", "not 9.0"),
-        ({"prompt": "a", "temperature": True}, "temperature", "not true"),
-        ({"prompt": "a", "temperature": 10**400}, "temperature", "far too large"),
+        ({"prompt": "a", "max_tokens": "9"}, "max_tokens", "'9'"),
+        ({"prompt": "a", "temperature": 2.5}, "temperature", "0 to 2"),
         ({"prompt": "a", "stop": ["x", 3]}, "stop", "not a number"),
+        ({"prompt": "a", "stop": [""]}, "stop", "at least one character"),
         ({"prompt": "a", "logit_bias": [1]}, "logit_bias", "not an array"),
         ({"prompt": "a", "logit_bias": {"the": 1}}, "logit_bias", "'the'"),
         ({"prompt": "a", "logit_bias": {"9" * 5000: 1}}, "logit_bias", "token id"),
-        ({"prompt": "a", "logit_bias": {"12": "x"}}, "logit_bias[12]", "not a string"),
+        ({"prompt": "a", "logit_bias": {"12": "x"}}, "logit_bias", "'x'"),
         ({"prompt": "a", "ignore_eos": "yes"}, "ignore_eos", "true or false"),
         ({"prompt": "a", "stop_token_ids": 2}, "stop_token_ids", "array"),
     ],
