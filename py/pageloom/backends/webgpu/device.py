@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from pageloom.errors import InvalidArgument
 from pageloom.model.source import RangedSource
 
 AdapterClass = Literal["software", "gpu"]
@@ -43,6 +44,15 @@ class Buffer(Protocol):
     def label(self) -> str: ...
 
     def destroy(self) -> None: ...
+
+
+def check_range(buffer: Buffer, offset: int, length: int) -> None:
+    """Raise `InvalidArgument` unless `offset` is a multiple of 4 and bytes [offset, offset + length) lie in `buffer`."""
+    if offset % 4 or offset < 0 or length < 0 or offset + length > buffer.size:
+        raise InvalidArgument(
+            f"bytes {offset} to {offset + length} (exclusive) of buffer {buffer.label!r}: "
+            f"the offset must be a multiple of 4 and the range lie within its {buffer.size} bytes"
+        )
 
 
 class Pipeline(Protocol):

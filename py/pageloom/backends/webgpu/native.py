@@ -8,7 +8,16 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from pageloom.backends.webgpu import native_drivers
-from pageloom.backends.webgpu.device import AdapterClass, Buffer, Copy, DeviceInfo, Dispatch, Pipeline, Recording
+from pageloom.backends.webgpu.device import (
+    AdapterClass,
+    Buffer,
+    Copy,
+    DeviceInfo,
+    Dispatch,
+    Pipeline,
+    Recording,
+    check_range,
+)
 from pageloom.backends.webgpu.native_staging import StagingPool
 from pageloom.errors import DeviceError, DeviceLost, InvalidArgument, NotSupported, OutOfMemory
 from pageloom.model.source import RangedSource
@@ -104,7 +113,7 @@ class NativeDevice:
         self._check_present()
         view = memoryview(data)
         length = view.nbytes
-        _check_range(buffer, offset, length)
+        check_range(buffer, offset, length)
         if not length:
             return
         view = view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
@@ -116,7 +125,7 @@ class NativeDevice:
             self._queue.write_buffer(handle, offset + aligned, bytes(view[aligned:]).ljust(4, b"\0"))
 
     async def upload(self, buffer: Buffer, offset: int, source: RangedSource, source_offset: int, length: int) -> None:
-        _check_range(buffer, offset, length)
+        check_range(buffer, offset, length)
         for start in range(0, length, UPLOAD_CHUNK):
             chunk = await source.read(source_offset + start, min(UPLOAD_CHUNK, length - start))
             self.write(buffer, offset + start, chunk)
@@ -164,7 +173,7 @@ class NativeDevice:
 
     def read(self, buffer: Buffer, offset: int, size: int) -> Awaitable[bytes]:
         self._check_present()
-        _check_range(buffer, offset, size)
+        check_range(buffer, offset, size)
         return asyncio.ensure_future(self._arrival(self._staging.copy(_native(buffer).handle, offset, size), size))
 
     async def _arrival(self, staged: Any, size: int) -> bytes:
@@ -288,14 +297,6 @@ def _checked(limits: Mapping[str, int], offered: Mapping[str, int]) -> dict[str,
         if name.startswith("max") and not 0 < value <= offered[name]:
             raise InvalidArgument(f"{name} = {value}: the adapter allows 1 to {offered[name]}", param="limits")
     return dict(limits)
-
-
-def _check_range(buffer: Buffer, offset: int, length: int) -> None:
-    if offset % 4 or offset < 0 or length < 0 or offset + length > buffer.size:
-        raise InvalidArgument(
-            f"bytes {offset} to {offset + length} of buffer {buffer.label!r}: the offset must be a multiple of 4 and "
-            f"the range lie within its {buffer.size} bytes"
-        )
 
 
 def _encoded_copy(command: Any) -> tuple[Any, int, Any, int, int]:

@@ -1,0 +1,226 @@
+"""The browser's home of the WebGPU device: `web/src/gpu.js` does the work, one call for each of Python's."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyodide_js
+from js import Object
+from pyodide.ffi import JsException, to_js
+
+from pageloom import errors
+from pageloom.backends.webgpu.device import (
+    AdapterClass,
+    Buffer,
+    Copy,
+    DeviceInfo,
+    Dispatch,
+    Pipeline,
+    Recording,
+    check_range,
+)
+from pageloom.errors import DeviceError, InvalidArgument
+from pageloom.model.source import RangedSource
+
+UPLOAD_CHUNK = 4 * 2**20
+KINDS: dict[str, type[errors.PageloomError]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.InvalidArgument,
+        errors.NotSupported,
+        errors.BadModelFile,
+        errors.DeviceError,
+        errors.OutOfMemory,
+        errors.DeviceLost,
+    )
+}
+
+
+@contextmanager
+def typed_errors() -> Iterator[None]:
+    """Raise the project's errors for what the bridge throws, and `DeviceError` for what the browser throws."""
+    try:
+        yield
+    except JsException as error:
+        raise KINDS.get(error.name, DeviceError)(error.message) from error
+
+
+class JsSource:
+    """A `RangedSource` over a JavaScript one (`web/src/sources.js`)."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self._size = int(source.size)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    async def read(self, offset: int, length: int) -> bytes:
+        with typed_errors():
+            return _take_bytes(await self.source.read(offset, length))
+
+
+class BrowserBuffer:
+    """A `device.Buffer` in the browser."""
+
+    __slots__ = ("handle", "label", "size")
+
+    def __init__(self, handle: Any, size: int, label: str) -> None:
+        self.handle = handle
+        self.size = size
+        self.label = label
+
+    def destroy(self) -> None:
+        self.handle.destroy()
+
+
+class BrowserHandle:
+    """A `device.Pipeline` or a `device.Recording` in the browser."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+
+class BrowserDevice:
+    """`device.Device` in the browser. The browser reports a refused command later: in `settle`, `idle` or `read`."""
+
+    def __init__(self, gpu: Any) -> None:
+        gpu.useMemory(pyodide_js._module)
+        self._gpu = gpu
+        # Methods are looked up once: an attribute of a JavaScript object costs as much as a call.
+        self._write, self._submit, self._read = gpu.write, gpu.submit, gpu.read
+        info = gpu.info.to_py()
+        self._info = DeviceInfo(
+            vendor=info["vendor"],
+            architecture=info["architecture"],
+            description=info["description"],
+            home="browser",
+            adapter_class=info["adapterClass"],
+            features=frozenset(info["features"]),
+            limits=info["limits"],
+        )
+
+    @property
+    def info(self) -> DeviceInfo:
+        return self._info
+
+    def buffer(self, size: int, label: str = "") -> BrowserBuffer:
+        if size < 0:
+            raise InvalidArgument(f"a buffer's size is {size} bytes; it must not be negative", param="size")
+        size = max(4, (size + 3) & ~3)
+        with typed_errors():
+            return BrowserBuffer(self._gpu.createBuffer(size, label), size, label)
+
+    def write(self, buffer: Buffer, offset: int, data: Any) -> None:
+        # The bridge reads Python's memory by address, and an array tells its address.
+        words = data if isinstance(data, array.array) else array.array("B", memoryview(data).tobytes())
+        address, count = words.buffer_info()
+        length = count * words.itemsize
+        check_range(buffer, offset, length)
+        with typed_errors():
+            self._write(_buffer(buffer), offset, address, length)
+
+    async def upload(self, buffer: Buffer, offset: int, source: RangedSource, source_offset: int, length: int) -> None:
+        check_range(buffer, offset, length)
+        if isinstance(source, JsSource):
+            with typed_errors():
+                await self._gpu.upload(_buffer(buffer), offset, source.source, source_offset, length)
+            return
+        for start in range(0, length, UPLOAD_CHUNK):
+            chunk = await source.read(source_offset + start, min(UPLOAD_CHUNK, length - start))
+            self.write(buffer, offset + start, chunk)
+            await self.idle()
+
+    async def pipeline(self, code: str, label: str = "") -> BrowserHandle:
+        with typed_errors():
+            return BrowserHandle(await self._gpu.createPipeline(code, label))
+
+    def record(self, commands: Sequence[Dispatch | Copy], label: str = "") -> BrowserHandle:
+        described = to_js([_described(command) for command in commands], dict_converter=Object.fromEntries)
+        with typed_errors():
+            return BrowserHandle(self._gpu.record(described, label))
+
+    def submit(self, recording: Recording) -> None:
+        with typed_errors():
+            self._submit(_handle(recording))
+
+    def read(self, buffer: Buffer, offset: int, size: int) -> Awaitable[bytes]:
+        check_range(buffer, offset, size)
+        with typed_errors():
+            return asyncio.ensure_future(_arrival(self._read(_buffer(buffer), offset, size)))
+
+    async def settle(self) -> None:
+        with typed_errors():
+            await self._gpu.settle()
+
+    async def idle(self) -> None:
+        with typed_errors():
+            await self._gpu.idle()
+
+    def close(self) -> None:
+        self._gpu.close()
+
+
+async def open_browser_device(
+    bridge: Any,
+    *,
+    prefer: AdapterClass | None = None,
+    limits: Mapping[str, int] | None = None,
+    without_features: Collection[str] = (),
+) -> BrowserDevice:
+    """Open a device of the browser's, with everything its adapter offers. `bridge` is the module `web/src/bridge.js`.
+
+    The arguments mean what they mean to `native.open_native_device`.
+    Raises `NotSupported` where the browser has no WebGPU or no such adapter, `InvalidArgument` for a limit that the
+    adapter does not reach.
+    """
+    options = {"prefer": prefer, "limits": dict(limits or {}), "withoutFeatures": list(without_features)}
+    with typed_errors():
+        return BrowserDevice(await bridge.openGpu(to_js(options, dict_converter=Object.fromEntries)))
+
+
+async def _arrival(promise: Any) -> bytes:
+    with typed_errors():
+        return _take_bytes(await promise)
+
+
+def _take_bytes(array_buffer: Any) -> bytes:
+    data: bytes = array_buffer.to_bytes()
+    array_buffer.destroy()
+    return data
+
+
+def _described(command: Dispatch | Copy) -> dict[str, Any]:
+    if isinstance(command, Dispatch):
+        return {
+            "pipeline": _handle(command.pipeline),
+            "buffers": [_buffer(buffer) for buffer in command.buffers],
+            "grid": command.grid,
+            "label": command.label,
+        }
+    return {
+        "source": _buffer(command.source),
+        "sourceOffset": command.source_offset,
+        "target": _buffer(command.target),
+        "targetOffset": command.target_offset,
+        "size": command.size,
+    }
+
+
+def _buffer(buffer: Buffer) -> Any:
+    if not isinstance(buffer, BrowserBuffer):
+        raise InvalidArgument(f"buffer {buffer.label!r} is of another home")
+    return buffer.handle
+
+
+def _handle(held: Pipeline | Recording) -> Any:
+    if not isinstance(held, BrowserHandle):
+        raise InvalidArgument("the pipeline or recording is of another home")
+    return held.handle

@@ -1,0 +1,393 @@
+/**
+ * WebGPU for Python in the browser: one object a device, whose methods each do as much as one call across the language
+ * border can carry. Python holds buffers, pipelines and recordings as they are and hands them back.
+ *
+ * Loading this file touches nothing of the browser's; it serves a page and a worker alike.
+ */
+
+import { StagingPool } from './staging.js';
+
+const USEFUL_FEATURES = ['shader-f16', 'subgroups', 'subgroup-size-control', 'timestamp-query'];
+const SOFTWARE = /swiftshader|llvmpipe|lavapipe|\bwarp\b|basic render/i;
+const UPLOAD_CHUNK = 4 * 1024 * 1024;
+
+/**
+ * @typedef {'InvalidArgument' | 'NotSupported' | 'BadModelFile' | 'DeviceError' | 'OutOfMemory' | 'DeviceLost'} ErrorKind
+ *
+ * @typedef {object} Dispatch  `buffers[i]` is binding i of group 0; `grid` counts workgroups.
+ * @property {GPUComputePipeline} pipeline
+ * @property {GPUBuffer[]} buffers
+ * @property {[number, number, number]} grid
+ * @property {string} label
+ *
+ * @typedef {object} Copy  Offsets and size in bytes, multiples of 4.
+ * @property {GPUBuffer} source
+ * @property {number} sourceOffset
+ * @property {GPUBuffer} target
+ * @property {number} targetOffset
+ * @property {number} size
+ *
+ * @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} BoundDispatch
+ * @typedef {{label: string, runs: Array<{dispatches: BoundDispatch[]} | {copies: Copy[]}>}} Recording
+ *
+ * @typedef {object} RangedSource  What the bytes of a model are read from.
+ * @property {number} size
+ * @property {(offset: number, length: number) => Promise<ArrayBuffer>} read
+ *
+ * @typedef {object} GpuOptions
+ * @property {'gpu' | 'software' | null} [prefer]  Allows only adapters of that class.
+ * @property {Record<string, number>} [limits]  Lowers limits by name; the browser enforces none below WebGPU's defaults.
+ * @property {string[]} [withoutFeatures]  Not asked for.
+ */
+
+/** An error whose `name` is that of the Python class it becomes. */
+export class GpuError extends Error {
+  /**
+   * @param {ErrorKind} kind
+   * @param {string} message
+   */
+  constructor(kind, message) {
+    super(message);
+    this.name = kind;
+  }
+}
+
+/**
+ * Opens a device with everything its adapter offers.
+ * @param {GpuOptions} [options]
+ * @returns {Promise<GpuDevice>}
+ */
+export async function openGpu({ prefer = null, limits = {}, withoutFeatures = [] } = {}) {
+  const adapter = await chooseAdapter(prefer);
+  /** @type {Record<string, number>} */
+  const offered = limitsOf(adapter.limits);
+  for (const [name, value] of Object.entries(limits)) {
+    const most = offered[name];
+    if (most === undefined) throw new GpuError('InvalidArgument', `${name} is no WebGPU limit`);
+    if (name.startsWith('max') && !(value > 0 && value <= most)) {
+      throw new GpuError('InvalidArgument', `${name} = ${value}: the adapter allows 1 to ${most}`);
+    }
+  }
+  const requiredFeatures = /** @type {GPUFeatureName[]} */ (
+    USEFUL_FEATURES.filter((name) => adapter.features.has(name) && !withoutFeatures.includes(name))
+  );
+  const device = await adapter.requestDevice({ requiredFeatures, requiredLimits: { ...offered, ...limits } });
+  return new GpuDevice(device, adapter.info, limits);
+}
+
+/** @param {'gpu' | 'software' | null} prefer */
+async function chooseAdapter(prefer) {
+  if (!navigator.gpu) {
+    const reason = isSecureContext
+      ? 'this browser has no WebGPU, or has it turned off'
+      : 'WebGPU needs a page from https:// or localhost';
+    throw new GpuError('NotSupported', reason);
+  }
+  for (const forceFallbackAdapter of prefer === 'software' ? [true, false] : [false]) {
+    const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance', forceFallbackAdapter });
+    if (adapter && (prefer === null || prefer === adapterClass(adapter.info))) return adapter;
+  }
+  throw new GpuError('NotSupported', `the browser offers no WebGPU adapter${prefer ? ` of the class ${prefer}` : ''}`);
+}
+
+/**
+ * @param {GPUAdapterInfo} info
+ * @returns {'gpu' | 'software'}
+ */
+function adapterClass(info) {
+  const words = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;
+  return info.isFallbackAdapter || SOFTWARE.test(words) ? 'software' : 'gpu';
+}
+
+/** @param {GPUSupportedLimits} limits */
+function limitsOf(limits) {
+  /** @type {Record<string, number>} */
+  const values = {};
+  for (const name in limits) {
+    const value = /** @type {any} */ (limits)[name];
+    if (typeof value === 'number') values[name] = value;
+  }
+  return values;
+}
+
+export class GpuDevice {
+  #device;
+  #queue;
+  #staging;
+  /** @type {string | null} */
+  #lost = null;
+  /** @type {Set<(error: GpuError) => void>} Rejects what waits for the device. */
+  #waiting = new Set();
+  /** @type {Set<Promise<void>>} */
+  #creations = new Set();
+  /** @type {GpuError[]} Refusals that no caller has heard of yet. */
+  #faults = [];
+  /** @type {WeakMap<GPUComputePipeline, GPUBindGroupLayout>} */
+  #layouts = new WeakMap();
+  /** @type {{HEAPU8: Uint8Array<ArrayBuffer>} | null} */
+  #memory = null;
+
+  /**
+   * @param {GPUDevice} device
+   * @param {GPUAdapterInfo} info
+   * @param {Record<string, number>} lowered
+   */
+  constructor(device, info, lowered) {
+    this.#device = device;
+    this.#queue = device.queue;
+    this.#staging = new StagingPool(device);
+    this.info = {
+      vendor: info.vendor,
+      architecture: info.architecture,
+      description: info.description || info.device || `${info.vendor} ${info.architecture}`,
+      adapterClass: adapterClass(info),
+      features: [...device.features],
+      limits: { ...limitsOf(device.limits), ...lowered },
+    };
+    device.lost.then(({ message, reason }) => this.#lose(message || reason));
+    device.addEventListener('uncapturederror', ({ error }) => this.#faults.push(refusal(error)));
+  }
+
+  /**
+   * The module of the Pyodide whose memory `write` takes addresses in.
+   * @param {{HEAPU8: Uint8Array<ArrayBuffer>}} module
+   */
+  useMemory(module) {
+    this.#memory = module;
+  }
+
+  /**
+   * @param {number} size  Bytes, a multiple of 4.
+   * @param {string} label
+   */
+  createBuffer(size, label) {
+    this.#checkPresent();
+    this.#device.pushErrorScope('out-of-memory');
+    this.#device.pushErrorScope('validation');
+    const { STORAGE, COPY_SRC, COPY_DST, INDIRECT } = GPUBufferUsage;
+    const buffer = this.#device.createBuffer({ size, label, usage: STORAGE | COPY_SRC | COPY_DST | INDIRECT });
+    for (const scope of [this.#device.popErrorScope(), this.#device.popErrorScope()]) {
+      const creation = scope
+        .then((error) => void (error && this.#faults.push(refusal(error))))
+        .catch(() => {}) // only a lost device fails here, and says so itself
+        .finally(() => this.#creations.delete(creation));
+      this.#creations.add(creation);
+    }
+    return buffer;
+  }
+
+  /**
+   * Writes from Python's memory; the bytes up to the next multiple of 4 become zeros.
+   * @param {GPUBuffer} buffer
+   * @param {number} offset
+   * @param {number} address
+   * @param {number} length
+   */
+  write(buffer, offset, address, length) {
+    this.#checkPresent();
+    if (!this.#memory) throw new GpuError('InvalidArgument', 'useMemory() comes before write()');
+    // Taken afresh each time: the memory moves when it grows.
+    this.#writeBytes(buffer, offset, this.#memory.HEAPU8, address, length);
+  }
+
+  /**
+   * @param {GPUBuffer} buffer
+   * @param {number} offset
+   * @param {Uint8Array<ArrayBuffer>} bytes
+   * @param {number} start
+   * @param {number} length
+   */
+  #writeBytes(buffer, offset, bytes, start, length) {
+    const aligned = length - (length % 4);
+    if (aligned) this.#queue.writeBuffer(buffer, offset, bytes, start, aligned);
+    if (aligned === length) return;
+    const tail = new Uint8Array(4);
+    tail.set(bytes.subarray(start + aligned, start + length));
+    this.#queue.writeBuffer(buffer, offset + aligned, tail);
+  }
+
+  /**
+   * Copies a range of a source into a buffer without holding more of it than a few chunks.
+   * @param {GPUBuffer} buffer
+   * @param {number} offset
+   * @param {RangedSource} source
+   * @param {number} sourceOffset
+   * @param {number} length
+   */
+  async upload(buffer, offset, source, sourceOffset, length) {
+    for (let start = 0; start < length; start += UPLOAD_CHUNK) {
+      const size = Math.min(UPLOAD_CHUNK, length - start);
+      const chunk = await source.read(sourceOffset + start, size);
+      this.#checkPresent();
+      this.#writeBytes(buffer, offset + start, new Uint8Array(chunk), 0, size);
+      await this.idle();
+    }
+  }
+
+  /**
+   * @param {string} code  WGSL with the entry point `main`.
+   * @param {string} label
+   * @returns {Promise<GPUComputePipeline>}
+   */
+  async createPipeline(code, label) {
+    this.#checkPresent();
+    this.#device.pushErrorScope('validation');
+    const module = this.#device.createShaderModule({ code, label });
+    const scope = this.#device.popErrorScope();
+    const error = await this.#whilePresent(scope);
+    if (error) throw new GpuError('DeviceError', `shader ${label} does not compile: ${error.message}`);
+    const descriptor = { label, layout: /** @type {const} */ ('auto'), compute: { module, entryPoint: 'main' } };
+    return this.#whilePresent(this.#device.createComputePipelineAsync(descriptor));
+  }
+
+  /**
+   * @param {Array<Dispatch | Copy>} commands
+   * @param {string} label
+   * @returns {Recording}
+   */
+  record(commands, label) {
+    this.#checkPresent();
+    /** @type {Recording['runs']} */
+    const runs = [];
+    for (const command of commands) {
+      const last = runs.at(-1);
+      if ('pipeline' in command) {
+        const bound = this.#bind(command);
+        if (last && 'dispatches' in last) last.dispatches.push(bound);
+        else runs.push({ dispatches: [bound] });
+      } else {
+        if (last && 'copies' in last) last.copies.push(command);
+        else runs.push({ copies: [command] });
+      }
+    }
+    return { label, runs };
+  }
+
+  /**
+   * @param {Dispatch} dispatch
+   * @returns {BoundDispatch}
+   */
+  #bind({ pipeline, buffers, grid, label }) {
+    const layout = this.#layouts.get(pipeline) ?? pipeline.getBindGroupLayout(0);
+    this.#layouts.set(pipeline, layout);
+    const entries = buffers.map((buffer, binding) => ({ binding, resource: { buffer } }));
+    return { pipeline, bindGroup: this.#device.createBindGroup({ label, layout, entries }), grid };
+  }
+
+  /** @param {Recording} recording */
+  submit({ label, runs }) {
+    this.#checkPresent();
+    const encoder = this.#device.createCommandEncoder({ label });
+    for (const run of runs) {
+      if ('dispatches' in run) encodePass(encoder, run.dispatches);
+      else for (const copy of run.copies) encodeCopy(encoder, copy);
+    }
+    this.#queue.submit([encoder.finish()]);
+  }
+
+  /**
+   * The bytes of a range after all that was submitted before this call; the copy is queued by the call itself.
+   * @param {GPUBuffer} buffer
+   * @param {number} offset
+   * @param {number} size
+   * @returns {Promise<Uint8Array>}
+   */
+  read(buffer, offset, size) {
+    this.#checkPresent();
+    const staged = this.#staging.copy(buffer, offset, size);
+    return this.#whilePresent(staged.mapped.then(() => this.#staging.take(staged, size)));
+  }
+
+  /** Waits for what was created so far and throws the first refusal. */
+  async settle() {
+    this.#checkPresent();
+    await this.#whilePresent(Promise.all(this.#creations));
+  }
+
+  /** Waits until everything submitted so far has run. */
+  async idle() {
+    this.#checkPresent();
+    await this.#whilePresent(this.#queue.onSubmittedWorkDone());
+  }
+
+  /** Destroys the device and everything on it. */
+  close() {
+    this.#lose('it was closed');
+    this.#device.destroy();
+  }
+
+  /** Counts that stay flat from step to step; for tests. */
+  get counts() {
+    return { waiting: this.#waiting.size, creations: this.#creations.size, staging: this.#staging.size };
+  }
+
+  /** @param {string} reason */
+  #lose(reason) {
+    if (this.#lost !== null) return;
+    this.#lost = reason;
+    for (const reject of this.#waiting) reject(this.#gone());
+    this.#waiting.clear();
+  }
+
+  #gone() {
+    return new GpuError('DeviceLost', `the WebGPU device is gone: ${this.#lost}; open another one`);
+  }
+
+  #checkPresent() {
+    if (this.#lost !== null) throw this.#gone();
+  }
+
+  /**
+   * The promise's result, unless the device is lost first or a command before it was refused.
+   * @template T
+   * @param {Promise<T>} promise
+   * @returns {Promise<T>}
+   */
+  #whilePresent(promise) {
+    return new Promise((resolve, reject) => {
+      this.#waiting.add(reject);
+      promise
+        .then((value) => {
+          const fault = this.#faults.shift();
+          if (fault) reject(fault);
+          else resolve(value);
+        })
+        .catch((error) => {
+          // A browser may reject what waited before it says that the device is lost.
+          if (error.name === 'AbortError') this.#lose(error.message);
+          reject(this.#lost === null ? new GpuError('DeviceError', error.message) : this.#gone());
+        })
+        .finally(() => this.#waiting.delete(reject));
+    });
+  }
+}
+
+/**
+ * @param {GPUCommandEncoder} encoder
+ * @param {BoundDispatch[]} dispatches
+ */
+function encodePass(encoder, dispatches) {
+  const pass = encoder.beginComputePass();
+  let current = null;
+  for (const { pipeline, bindGroup, grid } of dispatches) {
+    if (pipeline !== current) pass.setPipeline(pipeline);
+    current = pipeline;
+    pass.setBindGroup(0, bindGroup);
+    pass.dispatchWorkgroups(grid[0], grid[1], grid[2]);
+  }
+  pass.end();
+}
+
+/**
+ * @param {GPUCommandEncoder} encoder
+ * @param {Copy} copy
+ */
+function encodeCopy(encoder, { source, sourceOffset, target, targetOffset, size }) {
+  encoder.copyBufferToBuffer(source, sourceOffset, target, targetOffset, size);
+}
+
+/** @param {GPUError} error */
+function refusal(error) {
+  const kind = error instanceof GPUOutOfMemoryError ? 'OutOfMemory' : 'DeviceError';
+  return new GpuError(kind, `the device refuses a command: ${error.message}`);
+}
