@@ -1,0 +1,1 @@
+"""Requests, scheduling, steps, sampling and the loop. Talks to a Runner and knows no device."""

@@ -1,0 +1,272 @@
+"""The engine without its loop: requests in, one step at a time.
+
+A step is a transaction. The scheduler plans it and reserves its blocks, the Runner executes it, and only its result
+commits it: computed tokens become shareable, sampled tokens reach their callers. When the Runner refuses or fails, the
+requests of that step end with the error, their blocks go back, and the next step is planned as if they had never been.
+
+Up to `pipeline_depth` steps are under way at once. The next step is submitted before the result of the last is known
+where no row of it needs the host; its tokens are fed on the device. What ran past a stop is discarded: it was written
+behind the committed tokens of private blocks, and whoever gets such a block later writes it in a later step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pageloom.engine.admission import check_queue, check_sampling, check_token_ids, length_limit
+from pageloom.engine.batch import RowCandidates, Runner, StepTicket
+from pageloom.engine.events import Event, FinishEvent
+from pageloom.engine.meter import Meter
+from pageloom.engine.output_text import Detokenizer, OutputText
+from pageloom.engine.request import Request
+from pageloom.engine.sampler import num_candidates
+from pageloom.engine.sampling_params import SamplingParams
+from pageloom.engine.scheduler import Scheduler
+from pageloom.engine.snapshot import BlockView, EngineSnapshot, EngineStats, RequestView
+from pageloom.engine.step import StepPlan, build_batch
+from pageloom.errors import DeviceError, DeviceLost, InvalidArgument, PageloomError
+from pageloom.kv.prefix_cache import Root
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """How an engine schedules. Raises `InvalidArgument` for values that cannot work."""
+
+    token_budget: int | None = None
+    """New tokens a step over all requests; None is as many as the Runner takes."""
+    max_waiting: int = 4096
+    pipeline_depth: int = 2
+    """Steps under way at once; 1 waits for each result."""
+    share_prefixes: bool = True
+    """Whether requests share blocks of equal content; without it a request finds only its own blocks again."""
+    timeline_length: int = 256
+    """How many of the last steps a snapshot has."""
+
+    def __post_init__(self) -> None:
+        for name in ("token_budget", "max_waiting", "pipeline_depth", "timeline_length"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidArgument(f"{name} is {value}; it has to be at least 1", param=name)
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    plan: StepPlan
+    ticket: StepTicket
+    submitted_at: float
+
+
+class EngineCore:
+    """Drives one Runner. Not for several threads: everything happens on the caller's event loop."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        context_length: int,
+        stop_ids: frozenset[int],
+        detokenizer: Callable[[], Detokenizer],
+        config: EngineConfig,
+    ) -> None:
+        self.limits = runner.limits
+        self._runner = runner
+        self._context_length = context_length
+        self._stop_ids = stop_ids
+        self._detokenizer = detokenizer
+        self._config = config
+        budget = min(config.token_budget or self.limits.max_tokens, self.limits.max_tokens)
+        self._scheduler = Scheduler(self.limits, budget)
+        self._live: dict[str, Request] = {}
+        self._in_flight: deque[_InFlight] = deque()
+        self._failure: PageloomError | None = None
+        self._num_arrivals = 0
+        self._meter = Meter(config.timeline_length)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._live or self._in_flight)
+
+    def add(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        listener: Callable[[Event], None],
+        *,
+        request_id: str | None = None,
+        cache_salt: str | None = None,
+    ) -> Request:
+        """Queue a request; `listener` gets its events from within `step` and `abort`.
+
+        Raises `InvalidArgument` for tokens outside the vocabulary or an id in use, `CapacityExceeded` where the request
+        can never run or the queue is full, and what ended the engine where it has ended.
+        """
+        if self._failure is not None:
+            raise self._failure
+        check_queue(len(self._scheduler.waiting), self._config.max_waiting)
+        check_token_ids(prompt_ids, params, self.limits.vocab_size)
+        limit = length_limit(len(prompt_ids), params, self.limits, self._context_length)
+        check_sampling(prompt_ids, params, self.limits, limit - len(prompt_ids))
+        arrival = self._num_arrivals
+        request_id = f"request-{arrival}" if request_id is None else request_id
+        if request_id in self._live:
+            raise InvalidArgument(f"the request id {request_id!r} is in use; take another", param="request_id")
+        self._num_arrivals += 1
+        request = Request(
+            request_id,
+            arrival,
+            prompt_ids,
+            params,
+            table=self._scheduler.new_table(Root(cache_salt, None if self._config.share_prefixes else arrival)),
+            length_limit=limit,
+            stop_ids=frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self._stop_ids),
+            text=OutputText(self._detokenizer(), params.stop),
+            listener=listener,
+        )
+        self._live[request_id] = request
+        self._scheduler.add(request)
+        return request
+
+    def abort(self, request_id: str) -> bool:
+        """End a request in whatever state it is; False where it has ended already or never was."""
+        request = self._live.get(request_id)
+        if request is None:
+            return False
+        self._end(request, FinishEvent("abort", request.usage))
+        return True
+
+    def fail(self, error: PageloomError) -> None:
+        """End every request with `error`, and refuse new ones with it."""
+        self._failure = error
+        self._in_flight.clear()
+        for request in list(self._live.values()):
+            self._end(request, FinishEvent("error", request.usage, error=error))
+
+    def close(self) -> None:
+        """Abort every request and refuse new ones. Steps under way are still to be committed by `step`."""
+        self._failure = InvalidArgument("the engine is closed; make a new one")
+        for request_id in list(self._live):
+            self.abort(request_id)
+
+    async def step(self) -> None:
+        """Submit the next step if there is one, and commit the oldest one once the pipeline is full or has no next.
+
+        Raises `PageloomError` where there are requests and none can advance, which the scheduler's policy rules out.
+        """
+        progressed = self._submit_next()
+        if self._in_flight and (not progressed or len(self._in_flight) >= self._config.pipeline_depth):
+            await self._commit_oldest()
+        elif not progressed and self._live:
+            raise PageloomError(f"none of {len(self._live)} requests can advance")
+
+    def snapshot(self) -> EngineSnapshot:
+        scheduler = self._scheduler
+        owners: list[list[str]] = [[] for _ in range(self.limits.num_blocks)]
+        for request in scheduler.running:
+            for block in request.table.block_ids:
+                owners[block].append(request.id)
+        return EngineSnapshot(
+            block_size=self.limits.block_size,
+            max_running=scheduler.max_running,
+            blocks=tuple(
+                BlockView(tuple(ids), scheduler.pool.references(block), block in scheduler.cache)
+                for block, ids in enumerate(owners)
+            ),
+            reuse_order=scheduler.pool.reuse_order(),
+            running=tuple(map(_view, scheduler.running)),
+            waiting=tuple(map(_view, scheduler.waiting)),
+            num_in_flight=len(self._in_flight),
+            steps=tuple(self._meter.timeline),
+        )
+
+    def stats(self) -> EngineStats:
+        scheduler = self._scheduler
+        return self._meter.stats(
+            scheduler.pool, cached_tokens=scheduler.num_cached_tokens, preemptions=scheduler.num_preemptions
+        )
+
+    def _submit_next(self) -> bool:
+        """Plan and submit a step; False where there is none to submit yet."""
+        if any(step.plan.needs_host for step in self._in_flight):
+            return False
+        fed_by = self._in_flight[-1].plan.rows if self._in_flight else {}
+        plan = self._scheduler.plan(fed_by)
+        if plan is None:
+            return False
+        candidates = max(
+            (num_candidates(chunk.request.params, self.limits.max_candidates) for chunk in plan.sampling), default=1
+        )
+        try:
+            ticket = self._runner.submit(build_batch(plan, fed_by, self.limits.block_size, candidates))
+        except Exception as error:
+            self._roll_back(plan, error)
+            return True
+        for chunk in plan.chunks:
+            chunk.request.num_submitted = chunk.end
+            chunk.request.num_pending += chunk.samples
+        self._in_flight.append(_InFlight(plan, ticket, time.perf_counter()))
+        self._meter.observe(self._scheduler.pool)
+        return True
+
+    async def _commit_oldest(self) -> None:
+        step = self._in_flight[0]
+        try:
+            rows = await self._runner.result(step.ticket)
+            if len(rows) != len(step.plan.sampling):
+                raise DeviceError(f"the runner gave {len(rows)} rows; {len(step.plan.sampling)} were asked for")
+        except Exception as error:
+            self._in_flight.popleft()
+            self._roll_back(step.plan, error)
+            return
+        self._in_flight.popleft()
+        for chunk in step.plan.chunks:
+            if chunk.table is chunk.request.table:
+                chunk.table.commit(chunk.request.token_ids, chunk.end)
+        for chunk, row in zip(step.plan.sampling, rows, strict=True):
+            if not chunk.request.is_finished:
+                self._accept(chunk.request, row)
+        self._meter.record(step.plan, step.submitted_at)
+
+    def _accept(self, request: Request, row: RowCandidates) -> None:
+        try:
+            end = request.accept(row, self.limits.max_candidates)
+        except DeviceError as error:
+            end = FinishEvent("error", request.usage, error=error)
+        else:
+            self._meter.count_output()
+        if end is not None:
+            self._end(request, end)
+
+    def _roll_back(self, plan: StepPlan, error: Exception) -> None:
+        """End the requests of a failed step, or all of them where the device is lost."""
+        if not isinstance(error, PageloomError):
+            cause, error = error, DeviceError(f"the step failed: {type(error).__name__}: {error}")
+            error.__cause__ = cause
+        if isinstance(error, DeviceLost):
+            self.fail(error)
+            return
+        for chunk in plan.chunks:
+            self._end(chunk.request, FinishEvent("error", chunk.request.usage, error=error))
+
+    def _end(self, request: Request, event: FinishEvent) -> None:
+        if not request.is_finished:
+            del self._live[request.id]
+            self._scheduler.remove(request)
+            request.finish(event)
+
+
+def _view(request: Request) -> RequestView:
+    return RequestView(
+        id=request.id,
+        arrival=request.arrival,
+        state=request.state.value,
+        prompt_length=request.prompt_length,
+        num_known=request.num_known,
+        num_pending=request.num_pending,
+        num_submitted=request.num_submitted,
+        num_committed=request.table.num_committed,
+        length_limit=request.length_limit,
+        block_ids=tuple(request.table.block_ids),
+    )

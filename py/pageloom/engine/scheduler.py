@@ -1,0 +1,155 @@
+"""Who runs in the next step.
+
+Policy:
+- Decodes first, then prompts under way, then waiting requests; within each the earliest arrival first. A prompt is
+  computed in chunks of what is left of the step's tokens. No more requests run than there are tokens a step, so every
+  decode has its token and every prompt gets its turn.
+- A waiting request is admitted when there is a free row and blocks for its whole context and one new token. Nobody
+  overtakes a request that waits for blocks, so a large one is not starved by small ones behind it.
+- A waiting request whose next full block is just being computed by a running one waits for that block and then shares
+  it; others may overtake it meanwhile. It only ever waits for work under way, so it cannot wait for good.
+- When a decode finds no block, the request that arrived last gives up its blocks and is computed again later. The
+  earliest arrival is never preempted for another and fits the pool alone, so every step advances somebody.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+
+from pageloom.engine.batch import RunnerLimits
+from pageloom.engine.request import Request, RequestState
+from pageloom.engine.step import Chunk, StepPlan
+from pageloom.kv.block_pool import BlockPool
+from pageloom.kv.block_table import BlockTable
+from pageloom.kv.prefix_cache import CachedBlock, PrefixCache, Root
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A plan in the making and what the step has left."""
+
+    tokens: int
+    adjustments: int
+    chunks: list[Chunk] = field(default_factory=list)
+
+    def add(self, request: Request) -> None:
+        """Take as much of the request's next tokens as there is room for; nothing, where there is none."""
+        start = request.num_submitted
+        end = min(request.length, start + self.tokens)
+        samples = end == request.length
+        adjustments = request.adjustments() if samples else ()
+        if end == start or len(adjustments) > self.adjustments:
+            return
+        self.tokens -= end - start
+        self.adjustments -= len(adjustments)
+        self.chunks.append(Chunk(request, request.table, start, end, samples, adjustments))
+
+
+class Scheduler:
+    """Keeps the waiting and the running requests, each in order of arrival, and the blocks they hold."""
+
+    def __init__(self, limits: RunnerLimits, token_budget: int) -> None:
+        """`token_budget` bounds the new tokens of a step; at most `limits.max_tokens`."""
+        self.limits = limits
+        self.token_budget = token_budget
+        self.max_running = min(limits.max_sequences, token_budget)
+        self.cache = PrefixCache(limits.block_size)
+        self.pool = BlockPool(limits.num_blocks, self.cache)
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+        self.num_preemptions = 0
+        self.num_cached_tokens = 0
+
+    def add(self, request: Request) -> None:
+        bisect.insort(self.waiting, request, key=_by_arrival)
+
+    def new_table(self, root: Root) -> BlockTable:
+        return BlockTable(self.pool, self.cache, root)
+
+    def remove(self, request: Request) -> None:
+        """Take a request out wherever it is, and its blocks back. Safe to repeat."""
+        for queue in (self.waiting, self.running):
+            if request in queue:
+                queue.remove(request)
+        self._release(request)
+
+    def plan(self, fed_by: Container[Request]) -> StepPlan | None:
+        """The next step, its blocks reserved; None where nobody can run now.
+
+        `fed_by` has the requests whose pending token the step submitted last can feed.
+        """
+        draft = _Draft(self.token_budget, self.limits.max_adjustments)
+        preemptions = self.num_preemptions
+        ready = [request for request in self.running if self._is_ready(request, fed_by)]
+        for request in ready:
+            if _is_decode(request) and self._grow(request):
+                draft.add(request)
+        for request in ready:
+            if not _is_decode(request) and request.state is RequestState.RUNNING:
+                draft.add(request)
+        if self.num_preemptions == preemptions:
+            self._admit(draft)
+        return StepPlan(tuple(draft.chunks)) if draft.chunks else None
+
+    def _is_ready(self, request: Request, fed_by: Container[Request]) -> bool:
+        next_is_known = request.num_submitted < request.num_known
+        return not request.is_complete and (next_is_known or request in fed_by)
+
+    def _grow(self, request: Request) -> bool:
+        """Own a block for the next position, preempting whoever arrived last; False where that was `request`."""
+        while request.state is RequestState.RUNNING:
+            if request.table.reserve(request.length):
+                return True
+            self._preempt(self.running[-1])
+        return False
+
+    def _preempt(self, request: Request) -> None:
+        self.running.remove(request)
+        self._release(request)
+        request.state = RequestState.PREEMPTED
+        self.add(request)
+        self.num_preemptions += 1
+
+    def _release(self, request: Request) -> None:
+        request.table.release()
+        request.table = request.table.successor()
+        request.num_submitted = 0
+
+    def _admit(self, draft: _Draft) -> None:
+        if not self.waiting:
+            return
+        under_way = {request.table.next_key(request.token_ids) for request in self.running}
+        for request in self.waiting[: self.max_running]:
+            if len(self.running) == self.max_running or draft.tokens == 0 or request.num_pending:
+                break
+            prefix = self.cache.match(request.table.root, request.token_ids)
+            next_key = self.cache.next_key(request.table.root, request.token_ids, prefix)
+            if next_key is not None and next_key in under_way:
+                continue
+            num_tokens = min(request.num_known + 1, request.max_cached)
+            if not request.table.can_reserve(num_tokens, prefix=prefix):
+                break
+            self._start(request, prefix, num_tokens)
+            under_way.add(request.table.next_key(request.token_ids))
+            draft.add(request)
+
+    def _start(self, request: Request, prefix: Sequence[CachedBlock], num_tokens: int) -> None:
+        self.waiting.remove(request)
+        bisect.insort(self.running, request, key=_by_arrival)
+        request.state = RequestState.RUNNING
+        request.table.adopt(prefix)
+        request.table.reserve(num_tokens)
+        request.num_submitted = request.table.num_committed
+        if request.cached_tokens is None:
+            request.cached_tokens = request.table.num_committed
+            self.num_cached_tokens += request.cached_tokens
+
+
+def _by_arrival(request: Request) -> int:
+    return request.arrival
+
+
+def _is_decode(request: Request) -> bool:
+    return request.length - request.num_submitted == 1
