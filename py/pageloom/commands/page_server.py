@@ -45,8 +45,12 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, folders: Mapping[str, Path], port: int = 0) -> None:
-        """Binds 127.0.0.1; port 0 takes a free one. Raises `NotSupported` where the port is taken or forbidden."""
+    def __init__(self, folders: Mapping[str, Path], port: int = 0, allowed_origin: str | None = None) -> None:
+        """Binds 127.0.0.1; port 0 takes a free one. `allowed_origin` is another page's that may read the files.
+
+        Raises `NotSupported` where the port is taken or forbidden.
+        """
+        self.allowed_origin = allowed_origin
         self.folders = {name: path.resolve() for name, path in folders.items()}
         try:
             super().__init__(("127.0.0.1", port), _Handler)
@@ -166,6 +170,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if with_body and _copy(file, self.wfile, body) != len(body):
             self.close_connection = True  # the file shrank meanwhile: the promised length can only be broken off
+
+    def end_headers(self) -> None:
+        if self.server.allowed_origin:
+            self.send_header("Access-Control-Allow-Origin", self.server.allowed_origin)
+            self.send_header("Access-Control-Expose-Headers", "Content-Range, ETag")
+        super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged: the commands' own lines are what a person reads."""

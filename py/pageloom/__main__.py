@@ -1,0 +1,7 @@
+"""`python -m pageloom` is the command `pageloom`."""
+
+import sys
+
+from pageloom.cli import main
+
+sys.exit(main())
