@@ -1,0 +1,44 @@
+import { resolve } from 'node:path';
+import { defineConfig } from 'vite';
+import { viteStaticCopy } from 'vite-plugin-static-copy';
+
+const web = resolve(import.meta.dirname, 'web');
+// Pyodide imports Node's modules only under Node.
+const external = [/^node:/];
+
+export default defineConfig({
+  root: web,
+  // Relative addresses: the built page works in any folder of any server.
+  base: './',
+  optimizeDeps: { exclude: ['pyodide'] },
+  worker: { format: 'es', rolldownOptions: { external } },
+  build: {
+    outDir: resolve(import.meta.dirname, 'dist'),
+    emptyOutDir: true,
+    target: 'esnext',
+    rolldownOptions: {
+      external,
+      input: {
+        index: resolve(web, 'index.html'),
+        console: resolve(web, 'console.html'),
+        pageloom: resolve(web, 'src/pageloom.js'),
+      },
+      // `pageloom.js` keeps its name and its exports: other pages import it.
+      preserveEntrySignatures: 'exports-only',
+      output: {
+        entryFileNames: (chunk) => (chunk.name === 'pageloom' ? 'pageloom.js' : 'assets/[name]-[hash].js'),
+      },
+    },
+  },
+  plugins: [
+    viteStaticCopy({
+      targets: [
+        {
+          src: '../node_modules/pyodide/{pyodide.asm.mjs,pyodide.asm.wasm,python_stdlib.zip,pyodide-lock.json}',
+          dest: 'pyodide',
+        },
+        { src: '../build/wheels/*', dest: 'wheels' },
+      ],
+    }),
+  ],
+});

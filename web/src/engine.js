@@ -1,0 +1,284 @@
+/**
+ * The JavaScript API: one local model, many prompts at once, in OpenAI's shapes.
+ *
+ *     const engine = await Pageloom.load({ model: 'built-in' });
+ *     const answer = await engine.chat.completions.create({ messages: [{ role: 'user', content: 'Hi' }] });
+ *     const rows = await engine.batch([{ prompt: 'One' }, { prompt: 'Two' }]);
+ *
+ * @import {EngineOptions, JobFields, JobResult, LoadedModel, LoadProgress, ModelChoice, StoredModel} from './protocol.js'
+ * @import {Envelope, SamplingBody, Shapes} from './openai.js'
+ */
+
+import { errorObject, invalidArgument } from './errors.js';
+import { chatJob, chatShapes, completionJob, textShapes } from './openai.js';
+import { streamOf } from './stream.js';
+import { WorkerClient } from './worker_client.js';
+
+/** Where the built-in model lies, from the page's folder. */
+const BUILT_IN = 'model/SmolLM2-135M-Instruct.Q4_1.gguf';
+
+/**
+ * @typedef {EngineOptions & {
+ *   model?: 'built-in' | File | Blob | URL | string | {stored: string},
+ *   store?: boolean,
+ *   onProgress?: (progress: LoadProgress) => void,
+ *   signal?: AbortSignal,
+ * }} LoadOptions
+ *
+ * @typedef {JobFields & {signal?: AbortSignal}} Row  A job; its own signal stops this row alone.
+ * @typedef {(JobResult & {index: number}) | {index: number, error: import('./protocol.js').ErrorObject}} RowResult
+ *
+ * @typedef {object} BatchOptions
+ * @property {(result: RowResult) => void} [onRow]  Called as each row ends, in the order in which they end.
+ * @property {(index: number, text: string) => void} [onText]  Called with each piece of a row's text.
+ * @property {AbortSignal} [signal]  Stops every row.
+ *
+ * @typedef {{signal?: AbortSignal}} CallOptions  After the signal a request rejects, or its stream throws.
+ */
+
+/**
+ * @template Body, Whole, Chunk
+ * @typedef {{
+ *   (body: Body & {stream: true}, options?: CallOptions): Promise<AsyncGenerator<Chunk, void, void>>,
+ *   (body: Body & {stream?: false}, options?: CallOptions): Promise<Whole>,
+ * }} Create
+ */
+
+export class Pageloom {
+  #client;
+  /** @type {Map<string, number>} */
+  #jobIds = new Map();
+
+  /**
+   * Starts the worker and loads a model into it. A string is a URL, or "built-in". With `store` (the default) a model
+   * from a URL or a File is kept in the browser's storage, where there is room, and read from there the next time.
+   * @param {LoadOptions} [options]
+   */
+  static async load({ model = 'built-in', store = true, onProgress, signal, ...options } = {}) {
+    signal?.throwIfAborted();
+    const client = startWorker();
+    const aborted = () => client.close();
+    signal?.addEventListener('abort', aborted, { once: true });
+    try {
+      const params = { model: modelChoice(model), store, options };
+      return new Pageloom(client, await client.call('load', params, onProgress));
+    } catch (error) {
+      client.close();
+      signal?.throwIfAborted();
+      throw error;
+    } finally {
+      signal?.removeEventListener('abort', aborted);
+    }
+  }
+
+  /**
+   * @param {WorkerClient} client
+   * @param {LoadedModel} model
+   */
+  constructor(client, model) {
+    this.#client = client;
+    this.model = model;
+    this.chat = { completions: this.#endpoint(chatJob, chatShapes) };
+    this.completions = this.#endpoint(completionJob, textShapes);
+  }
+
+  /**
+   * Runs all rows at once. A row that fails is a result with `error`; it never fails the others. A stopped row keeps
+   * the text it had, with the finish reason "abort".
+   * @param {Row[]} rows
+   * @param {BatchOptions} [options]
+   * @returns {Promise<RowResult[]>} One result a row, in the rows' order.
+   */
+  async batch(rows, { onRow, onText, signal } = {}) {
+    if (!Array.isArray(rows)) throw invalidArgument('batch takes an array of jobs');
+    const jobs = this.#client.generate(
+      rows.map(({ signal: _, ...fields }, index) => ({ fields, onDelta: ({ text }) => onText?.(index, text) })),
+    );
+    const results = jobs.map(async ({ id, result }, index) => {
+      const stop = stopSignal(signal, rows[index]?.signal);
+      const unlisten = onAbort(stop, () => this.#stop(id));
+      /** @type {RowResult} */
+      const row = await result.then(
+        (job) => ({ index, ...job }),
+        (error) => ({ index, error: errorObject(error) }),
+      );
+      unlisten();
+      onRow?.(row);
+      return row;
+    });
+    return Promise.all(results);
+  }
+
+  /**
+   * Stops one request, wherever it is; nothing happens where it has ended.
+   * @param {string} id  The `id` of a completion or of its chunks.
+   */
+  async abort(id) {
+    const job = this.#jobIds.get(id);
+    if (job !== undefined) await this.#stop(job);
+  }
+
+  /** @returns {Promise<import('./protocol.js').EngineStats>} */
+  stats() {
+    return this.#client.call('stats');
+  }
+
+  /** @returns {Promise<import('./protocol.js').EngineSnapshot>} */
+  snapshot() {
+    return this.#client.call('snapshot');
+  }
+
+  /** Ends the worker and frees the GPU; requests still running are rejected. */
+  close() {
+    this.#client.close();
+  }
+
+  /** @param {number} id */
+  #stop(id) {
+    return this.#client.call('abort', { id });
+  }
+
+  /**
+   * @template {SamplingBody} Body
+   * @template Whole, Chunk
+   * @param {(body: Body) => JobFields} toJob
+   * @param {Shapes<Whole, Chunk>} shapes
+   */
+  #endpoint(toJob, shapes) {
+    /**
+     * @param {Body} body
+     * @param {CallOptions} [options]
+     */
+    const create = async (body, { signal } = {}) => {
+      const fields = toJob(body);
+      signal?.throwIfAborted();
+      return body.stream ? this.#stream(body, fields, shapes, signal) : this.#whole(fields, shapes, signal);
+    };
+    return { create: /** @type {Create<Body, Whole, Chunk>} */ (create) };
+  }
+
+  /**
+   * @template Whole, Chunk
+   * @param {JobFields} fields
+   * @param {Shapes<Whole, Chunk>} shapes
+   * @param {AbortSignal} [signal]
+   */
+  async #whole(fields, shapes, signal) {
+    const job = this.#start(fields, shapes, signal);
+    const result = await job.result;
+    signal?.throwIfAborted();
+    return shapes.whole(job.envelope, result);
+  }
+
+  /**
+   * Leaving the loop early, or the signal, stops the request. After the signal the stream throws its reason.
+   * @template Whole, Chunk
+   * @param {SamplingBody} body
+   * @param {JobFields} fields
+   * @param {Shapes<Whole, Chunk>} shapes
+   * @param {AbortSignal} [signal]
+   * @returns {AsyncGenerator<Chunk, void, void>}
+   */
+  #stream(body, fields, shapes, signal) {
+    /** @type {import('./stream.js').Stream<import('./protocol.js').JobDelta>} */
+    const deltas = streamOf();
+    const job = this.#start(fields, shapes, signal, deltas.push);
+    job.result.then(deltas.end, deltas.fail);
+
+    async function* chunks() {
+      yield* shapes.opening(job.envelope);
+      for await (const delta of deltas) yield shapes.delta(job.envelope, delta);
+      signal?.throwIfAborted();
+      const result = await job.result;
+      yield shapes.closing(job.envelope, result);
+      if (body.stream_options?.include_usage) yield shapes.usage(job.envelope, result);
+    }
+    const iterator = chunks();
+    const finish = iterator.return.bind(iterator);
+    // A generator runs its own `return` only between chunks; the request has to stop while a chunk is awaited, too.
+    iterator.return = (value) => {
+      this.#stop(job.id);
+      return finish(value);
+    };
+    return iterator;
+  }
+
+  /**
+   * @param {JobFields} fields
+   * @param {{idPrefix: string}} shapes
+   * @param {AbortSignal} [signal]
+   * @param {(delta: import('./protocol.js').JobDelta) => void} [onDelta]
+   */
+  #start(fields, shapes, signal, onDelta) {
+    const [job] = /** @type {[{id: number, result: Promise<JobResult>}]} */ (
+      this.#client.generate([onDelta ? { fields, onDelta } : { fields }])
+    );
+    const id = `${shapes.idPrefix}-${job.id}`;
+    this.#jobIds.set(id, job.id);
+    const unlisten = onAbort(signal, () => this.#stop(job.id));
+    const result = job.result.finally(() => {
+      this.#jobIds.delete(id);
+      unlisten();
+    });
+    /** @type {Envelope} */
+    const envelope = { id, created: Math.floor(Date.now() / 1000), model: this.model.name };
+    return { id: job.id, envelope, result };
+  }
+}
+
+/** The models kept in the browser's storage. */
+export const storedModels = {
+  /** @returns {Promise<StoredModel[]>} */
+  list: () => onceInWorker('storedModels'),
+  /**
+   * @param {string} key
+   * @returns {Promise<void>}
+   */
+  remove: (key) => onceInWorker('removeModel', { key }),
+};
+
+function startWorker() {
+  return new WorkerClient(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
+}
+
+/**
+ * @param {string} method
+ * @param {object} [params]
+ */
+async function onceInWorker(method, params) {
+  const client = startWorker();
+  try {
+    return await client.call(method, params);
+  } finally {
+    client.close();
+  }
+}
+
+/**
+ * @param {NonNullable<LoadOptions['model']>} model
+ * @returns {ModelChoice}
+ */
+function modelChoice(model) {
+  if (model instanceof File) return { blob: model, name: model.name };
+  if (model instanceof Blob) return { blob: model, name: 'model.gguf' };
+  if (model === 'built-in') return { builtIn: BUILT_IN };
+  if (model instanceof URL || typeof model === 'string') return { url: new URL(model, document.baseURI).href };
+  if (typeof model === 'object' && typeof model?.stored === 'string') return { stored: model.stored };
+  throw invalidArgument('model is "built-in", a File, a Blob, a URL, or {stored: key}', 'model');
+}
+
+/** @param {(AbortSignal | undefined)[]} signals */
+function stopSignal(...signals) {
+  return AbortSignal.any(signals.filter((signal) => signal !== undefined));
+}
+
+/**
+ * Calls back once, at once if the signal has fired already. Returns what takes the listener off again.
+ * @param {AbortSignal | undefined} signal
+ * @param {() => void} callback
+ */
+function onAbort(signal, callback) {
+  if (signal?.aborted) callback();
+  signal?.addEventListener('abort', callback, { once: true });
+  return () => signal?.removeEventListener('abort', callback);
+}

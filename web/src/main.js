@@ -1,0 +1,56 @@
+/**
+ * The page: one engine at a time, shown by four views.
+ * @import {Pageloom} from './engine.js'
+ */
+
+import { BatchView } from './batch/batch_view.js';
+import { ChatView } from './chat/chat_view.js';
+import { button, byId, element } from './dom.js';
+import { errorObject } from './errors.js';
+import { MemoryView } from './memory/memory_view.js';
+import { ModelView } from './model_view.js';
+import { StatusBar } from './status_bar.js';
+import { setUpTabs } from './tabs.js';
+import { errorInWords } from './words.js';
+
+/** @type {Pageloom | null} */
+let engine = null;
+
+const statusBar = new StatusBar(byId('status'));
+const batch = new BatchView(byId('view-batch'));
+const chat = new ChatView(byId('view-chat'));
+const memory = new MemoryView(byId('view-memory'));
+const model = new ModelView(byId('view-model'), () => use(null), use);
+const tabs = setUpTabs(['model', 'batch', 'chat', 'memory'], (name) => memory.setVisible(name === 'memory'));
+
+/** @param {Pageloom | null} next */
+function use(next) {
+  engine?.close();
+  engine = next;
+  byId('banner').hidden = true;
+  for (const view of [batch, chat, memory]) view.use(next);
+  if (!next) return statusBar.clear();
+  statusBar.follow(next, showEnded);
+  return tabs.show('batch');
+}
+
+/** @param {unknown} error */
+function showEnded(error) {
+  if (!engine) return;
+  const { stored } = engine.model;
+  const { title, advice } = errorInWords(errorObject(error));
+  const again = () => (stored ? model.load({ model: { stored } }) : tabs.show('model'));
+  const banner = byId('banner');
+  banner.replaceChildren(
+    element('strong', {}, title),
+    element('span', {}, advice),
+    button(stored ? 'Load the model again' : 'Choose a model', () => {
+      tabs.show('model');
+      again();
+    }),
+  );
+  banner.hidden = false;
+}
+
+tabs.show('model');
+if (new URLSearchParams(location.search).get('model') === 'built-in') model.load({ model: 'built-in' });

@@ -1,0 +1,2 @@
+export { Pageloom, storedModels } from './engine.js';
+export { PageloomError } from './errors.js';

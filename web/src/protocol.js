@@ -1,0 +1,142 @@
+/**
+ * What crosses between the page and its worker. Each message is an array, so that calls made together arrive together:
+ * calls go to the worker, replies come back. A call has any number of events, then one result or one error.
+ *
+ * | method       | params            | events       | result              |
+ * |--------------|-------------------|--------------|---------------------|
+ * | load         | LoadParams        | LoadProgress | LoadedModel         |
+ * | generate     | JobFields         | JobDelta     | JobResult           |
+ * | abort        | {id: number}      |              | null                |
+ * | stats        | {}                |              | EngineStats         |
+ * | snapshot     | {}                |              | EngineSnapshot      |
+ * | storedModels | {}                |              | StoredModel[]       |
+ * | removeModel  | {key: string}     |              | null                |
+ *
+ * @typedef {{id: number, method: string, params: object}} Call
+ * @typedef {{id: number, event: object} | {id: number, result: unknown} | {id: number, error: ErrorObject}} Reply
+ *
+ * @typedef {object} ErrorObject  OpenAI's error object.
+ * @property {string} message
+ * @property {string} type
+ * @property {string | null} param
+ * @property {string | null} code
+ *
+ * @typedef {object} LoadParams
+ * @property {ModelChoice} model
+ * @property {boolean} store  Keep a copy in the browser's storage.
+ * @property {EngineOptions} options
+ *
+ * @typedef {{builtIn: string} | {url: string} | {blob: Blob, name: string} | {stored: string}} ModelChoice
+ *   `builtIn` is an address from the page's folder; `stored` is a key of the browser's storage.
+ *
+ * @typedef {object} EngineOptions
+ * @property {'gpu' | 'software'} [prefer]  The kind of adapter to take.
+ * @property {number} [num_blocks]  Pages of the KV pool.
+ * @property {number} [block_size]  Tokens a page: a power of two, at least 16.
+ *
+ * @typedef {object} LoadProgress
+ * @property {'python' | 'download' | 'header' | 'weights' | 'compile' | 'store'} stage
+ * @property {number} done  Bytes; for "compile" programs; for "python" steps.
+ * @property {number} total
+ *
+ * @typedef {object} LoadedModel
+ * @property {string} name
+ * @property {number} size  Bytes of the file.
+ * @property {number} context_length  Tokens.
+ * @property {string | null} stored  The key of the copy in the browser's storage.
+ * @property {string[]} warnings
+ * @property {AdapterInfo} adapter
+ *
+ * @typedef {object} AdapterInfo
+ * @property {string} vendor
+ * @property {string} architecture
+ * @property {string} description
+ * @property {'software' | 'gpu'} adapter_class
+ * @property {boolean} f16  Whether shaders have the `f16` type.
+ *
+ * @typedef {{role: string, content: string | {type: 'text', text: string}[]}} Message
+ *
+ * @typedef {object} JobFields  One prompt; exactly one of `prompt`, `messages`, `prompt_ids`.
+ * @property {string} [prompt]
+ * @property {Message[]} [messages]
+ * @property {number[]} [prompt_ids]
+ * @property {boolean} [raw]  `prompt` as it stands: no chat template, control tokens recognised.
+ * @property {number} [max_tokens]
+ * @property {number} [temperature]
+ * @property {number} [top_p]
+ * @property {number} [top_k]
+ * @property {number} [min_p]
+ * @property {number} [seed]
+ * @property {string | string[]} [stop]
+ * @property {number[]} [stop_token_ids]
+ * @property {boolean} [ignore_eos]
+ * @property {number} [repetition_penalty]
+ * @property {number} [presence_penalty]
+ * @property {number} [frequency_penalty]
+ * @property {Record<string, number>} [logit_bias]
+ * @property {number} [logprobs]  How many alternatives a token; 0 is the token's own only.
+ *
+ * @typedef {object} TokenLogprob
+ * @property {string} token
+ * @property {number[]} bytes
+ * @property {number} logprob
+ * @property {{token: string, bytes: number[], logprob: number}[]} top_logprobs
+ *
+ * @typedef {object} JobDelta  What a step added to the answer.
+ * @property {string} text
+ * @property {number} token_id
+ * @property {TokenLogprob} [logprob]
+ *
+ * @typedef {object} JobUsage
+ * @property {number} prompt_tokens
+ * @property {number} completion_tokens
+ * @property {number} cached_tokens  Prompt tokens whose pages were already computed.
+ *
+ * @typedef {object} JobResult
+ * @property {number[]} prompt_ids
+ * @property {number[]} output_ids
+ * @property {string} text
+ * @property {'stop' | 'length' | 'abort'} finish_reason
+ * @property {JobUsage} usage
+ * @property {TokenLogprob[]} [logprobs]
+ *
+ * @typedef {object} EngineStats  Totals since the load, as `pageloom.engine.snapshot.EngineStats`, and what is live.
+ * @property {number} running  Requests that have pages.
+ * @property {number} waiting  Requests that wait for some.
+ * @property {number} steps
+ * @property {number} prefill_tokens
+ * @property {number} decode_tokens
+ * @property {number} output_tokens
+ * @property {number} cached_tokens  Prompt tokens whose pages were already computed.
+ * @property {number} preemptions
+ * @property {number} num_blocks
+ * @property {number} used_blocks  In use by requests.
+ * @property {number} peak_blocks
+ * @property {number} peak_shared_blocks
+ * @property {number} busy_seconds
+ * @property {number} tokens_per_second  Output tokens a busy second.
+ *
+ * @typedef {{owners: string[], references: number, cached: boolean}} BlockView
+ *
+ * @typedef {object} RequestView  Lengths in tokens.
+ * @property {string} id
+ * @property {number} arrival
+ * @property {string} state
+ * @property {number} prompt_length
+ * @property {number} num_known
+ * @property {number} num_committed
+ * @property {number[]} block_ids
+ *
+ * @typedef {object} EngineSnapshot
+ * @property {number} block_size  Tokens a page.
+ * @property {BlockView[]} blocks
+ * @property {RequestView[]} running
+ * @property {RequestView[]} waiting
+ *
+ * @typedef {object} StoredModel
+ * @property {string} key
+ * @property {string} name
+ * @property {number} size  Bytes.
+ */
+
+export {};

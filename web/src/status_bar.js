@@ -1,0 +1,96 @@
+/**
+ * The header's figures, asked of the engine while the page is looked at.
+ * @import {Pageloom} from './engine.js'
+ * @import {AdapterInfo} from './protocol.js'
+ */
+
+import { element } from './dom.js';
+
+const POLL_MS = 500;
+/** The rate is of the last busy second: it stands still while nothing runs. */
+const RATE_SECONDS = 1;
+
+export class StatusBar {
+  #root;
+  #timer = 0;
+  #mark = { busy_seconds: 0, output_tokens: 0 };
+  #rate = 0;
+
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.#root = root;
+    this.clear();
+  }
+
+  clear() {
+    clearInterval(this.#timer);
+    this.#show([['Model', 'none loaded']]);
+  }
+
+  /**
+   * @param {Pageloom} engine
+   * @param {(error: unknown) => void} onError
+   */
+  follow(engine, onError) {
+    clearInterval(this.#timer);
+    this.#mark = { busy_seconds: 0, output_tokens: 0 };
+    this.#rate = 0;
+    const update = async () => {
+      if (document.hidden) return;
+      try {
+        this.#showStats(engine, await engine.stats());
+      } catch (error) {
+        clearInterval(this.#timer);
+        onError(error);
+      }
+    };
+    update();
+    this.#timer = window.setInterval(update, POLL_MS);
+  }
+
+  /**
+   * @param {Pageloom} engine
+   * @param {import('./protocol.js').EngineStats} stats
+   */
+  #showStats(engine, stats) {
+    this.#show([
+      ['Model', engine.model.name],
+      ['Adapter', adapterInWords(engine.model.adapter)],
+      ['Tokens a second', this.#recentRate(stats).toFixed(1)],
+      ['Running', `${stats.running}`],
+      ['Queued', `${stats.waiting}`],
+      ['Pages', `${stats.used_blocks} of ${stats.num_blocks}`],
+    ]);
+  }
+
+  /** @param {import('./protocol.js').EngineStats} stats */
+  #recentRate({ busy_seconds, output_tokens }) {
+    const seconds = busy_seconds - this.#mark.busy_seconds;
+    if (seconds >= RATE_SECONDS) {
+      this.#rate = (output_tokens - this.#mark.output_tokens) / seconds;
+      this.#mark = { busy_seconds, output_tokens };
+    }
+    return this.#rate;
+  }
+
+  /** @param {[string, string][]} figures */
+  #show(figures) {
+    const old = this.#root.children;
+    const same = old.length === figures.length;
+    if (!same) {
+      this.#root.replaceChildren(
+        ...figures.map(([name]) => element('div', {}, element('dt', {}, name), element('dd'))),
+      );
+    }
+    for (const [index, [, value]] of figures.entries()) {
+      const cell = /** @type {HTMLElement} */ (old[index]?.lastElementChild);
+      if (cell.textContent !== value) cell.textContent = value;
+    }
+  }
+}
+
+/** @param {AdapterInfo} adapter */
+export function adapterInWords(adapter) {
+  const name = adapter.description || [adapter.vendor, adapter.architecture].filter(Boolean).join(' ') || 'GPU';
+  return adapter.adapter_class === 'software' ? `${name} (software adapter: slow)` : name;
+}

@@ -1,0 +1,47 @@
+/**
+ * Numbers and errors in plain words.
+ * @import {ErrorObject} from './protocol.js'
+ */
+
+/** @param {number} bytes */
+export function bytesInWords(bytes) {
+  if (bytes >= 1e9) return `${(bytes / 1e9).toFixed(1)} GB`;
+  if (bytes >= 1e6) return `${(bytes / 1e6).toFixed(1)} MB`;
+  return `${Math.round(bytes / 1e3)} kB`;
+}
+
+/**
+ * @param {number} count
+ * @param {string} one
+ * @param {string} [many]
+ */
+export function counted(count, one, many = `${one}s`) {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
+/** @type {Record<string, [string, string]>} */
+const BY_CODE = {
+  no_webgpu: [
+    'This browser has no WebGPU here',
+    'Pageloom computes on the GPU through WebGPU and cannot run without it.',
+  ],
+  out_of_memory: [
+    'The GPU has too little memory',
+    'Close other tabs that use the GPU, or take a smaller model or fewer pages.',
+  ],
+  bad_model_file: ['That file is not a model that Pageloom reads', 'It takes whole, undamaged GGUF files.'],
+  device_lost: ['The GPU went away', 'The driver was reset or the GPU process ended. Load the model again to go on.'],
+  device_error: ['The GPU refused a command', 'Load the model again; if it happens again, this adapter cannot run it.'],
+  not_supported: ['Not supported here', ''],
+  capacity_exceeded: ['Too long', 'Shorten the text or ask for fewer tokens.'],
+  engine_closed: ['The engine has stopped', 'Load the model again to go on.'],
+};
+
+/**
+ * @param {ErrorObject} error
+ * @returns {{title: string, advice: string, detail: string}}
+ */
+export function errorInWords(error) {
+  const [title, advice] = BY_CODE[error.code ?? ''] ?? ['That did not work', ''];
+  return { title, advice, detail: error.message };
+}

@@ -1,0 +1,123 @@
+/**
+ * The Web Worker: Python in Pyodide over WebGPU. Calls come in, replies go out, as `protocol.js` says.
+ * @import {Call, LoadParams, LoadProgress, LoadedModel, Reply} from './protocol.js'
+ */
+
+import * as bridge from './bridge.js';
+import { errorObject, invalidArgument, PageloomError } from './errors.js';
+import { keepFile, openChoice } from './model_file.js';
+import { bootPython } from './python.js';
+import { listModels, removeModel } from './storage.js';
+
+/** The page's folder: the worker lies one folder below it, in the sources and in the build. */
+const ROOT = new URL('../', self.location.href);
+
+/**
+ * The Python side, `pageloom.tab.session`; what crosses is JSON text.
+ * @typedef {object} Session
+ * @property {(calls: string) => void} generate
+ * @property {(id: number) => void} abort
+ * @property {() => string} stats
+ * @property {() => string} snapshot
+ * @property {() => string} describe
+ */
+
+/** @type {Session | null} */
+let session = null;
+
+/** @type {Record<string, (params: any, onEvent: (event: object) => void) => unknown>} */
+const METHODS = {
+  load,
+  abort: ({ id }) => loaded().abort(id) ?? null,
+  stats: () => JSON.parse(loaded().stats()),
+  snapshot: () => JSON.parse(loaded().snapshot()),
+  storedModels: listModels,
+  removeModel: async ({ key }) => (await removeModel(key)) ?? null,
+};
+
+self.onmessage = ({ data }) => {
+  const calls = /** @type {Call[]} */ (data);
+  const jobs = calls.filter(({ method }) => method === 'generate');
+  if (jobs.length > 0) generate(jobs);
+  for (const call of calls) if (call.method !== 'generate') answer(call);
+};
+
+/** @param {Call} call */
+async function answer({ id, method, params }) {
+  try {
+    const handler = METHODS[method];
+    if (!handler) throw invalidArgument(`there is no method ${method}`);
+    post([{ id, result: await handler(params, (event) => post([{ id, event }])) }]);
+  } catch (error) {
+    post([{ id, error: errorObject(error) }]);
+  }
+}
+
+/** @param {Call[]} jobs */
+function generate(jobs) {
+  try {
+    loaded().generate(JSON.stringify(jobs.map(({ id, params }) => ({ id, fields: params }))));
+  } catch (error) {
+    post(jobs.map(({ id }) => ({ id, error: errorObject(error) })));
+  }
+}
+
+/**
+ * @param {LoadParams} params
+ * @param {(progress: LoadProgress) => void} onProgress
+ * @returns {Promise<LoadedModel>}
+ */
+async function load({ model, store, options }, onProgress) {
+  if (session) throw invalidArgument('this worker has a model already; start another engine');
+  requireWebGpu();
+  const [python, file] = await Promise.all([
+    bootPython(ROOT, (done, total) => onProgress({ stage: 'python', done, total })),
+    openChoice(model, store, ROOT, onProgress),
+  ]);
+  const module = python.pyimport('pageloom.tab.session');
+  const started = await module.start(
+    bridge,
+    file.source,
+    JSON.stringify(options),
+    postText,
+    (/** @type {string} */ text) => onProgress(JSON.parse(text)),
+  );
+  if (typeof started === 'string') {
+    const error = new PageloomError(JSON.parse(started));
+    if (error.code === 'bad_model_file' && file.stored) await removeModel(file.stored);
+    throw error;
+  }
+  session = started;
+  const kept = file.keep ? await keepFile(file.keep, file.name, onProgress) : { stored: file.stored, warnings: [] };
+  const described = JSON.parse(loaded().describe());
+  return {
+    ...described,
+    name: file.name,
+    size: file.source.size,
+    stored: kept.stored,
+    warnings: [...file.warnings, ...described.warnings, ...kept.warnings],
+  };
+}
+
+function loaded() {
+  if (!session) throw invalidArgument('no model is loaded');
+  return session;
+}
+
+function requireWebGpu() {
+  if (navigator.gpu) return;
+  const reason = self.isSecureContext
+    ? 'this browser has no WebGPU; use a current Chrome, Edge, Safari or Firefox'
+    : 'WebGPU needs a secure page; open it over https or on localhost';
+  throw new PageloomError({ message: reason, type: 'invalid_request_error', param: null, code: 'no_webgpu' });
+}
+
+/** @param {Reply[]} replies */
+function post(replies) {
+  self.postMessage(replies);
+}
+
+/** @param {string} replies */
+function postText(replies) {
+  self.postMessage(JSON.parse(replies));
+}
