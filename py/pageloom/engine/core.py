@@ -184,7 +184,11 @@ class EngineCore:
     def stats(self) -> EngineStats:
         scheduler = self._scheduler
         return self._meter.stats(
-            scheduler.pool, cached_tokens=scheduler.num_cached_tokens, preemptions=scheduler.num_preemptions
+            scheduler.pool,
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            cached_tokens=scheduler.num_cached_tokens,
+            preemptions=scheduler.num_preemptions,
         )
 
     def _submit_next(self) -> bool:

@@ -43,8 +43,12 @@ class Meter:
     def count_output(self) -> None:
         self._output_tokens += 1
 
-    def stats(self, pool: BlockPool, *, cached_tokens: int, preemptions: int) -> EngineStats:
+    def stats(
+        self, pool: BlockPool, *, running: int, waiting: int, cached_tokens: int, preemptions: int
+    ) -> EngineStats:
         return EngineStats(
+            running=running,
+            waiting=waiting,
             steps=self._steps,
             prefill_tokens=self._prefill_tokens,
             decode_tokens=self._decode_tokens,

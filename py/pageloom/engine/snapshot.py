@@ -59,8 +59,11 @@ class EngineSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Totals since the engine was made. Blocks are those in use by requests; cached ones without owner do not count."""
+    """Totals since the engine was made, and what is live now. Blocks are those in use by requests; cached ones without
+    owner do not count."""
 
+    running: int
+    waiting: int
     steps: int
     prefill_tokens: int
     decode_tokens: int
