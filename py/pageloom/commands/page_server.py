@@ -116,6 +116,8 @@ def parse_range(header: str | None, size: int) -> range | None:
 class _Handler(BaseHTTPRequestHandler):
     server: PageServer
     protocol_version = "HTTP/1.1"
+    server_version = "Pageloom"
+    sys_version = ""
 
     def do_GET(self) -> None:
         self._answer(with_body=True)
