@@ -118,8 +118,6 @@ export class GpuDevice {
   #lost = null;
   /** @type {Set<(error: GpuError) => void>} Rejects what waits for the device. */
   #waiting = new Set();
-  /** @type {Set<Promise<void>>} */
-  #creations = new Set();
   /** @type {GpuError[]} Refusals that no caller has heard of yet. */
   #faults = [];
   /** @type {WeakMap<GPUComputePipeline, GPUBindGroupLayout>} */
@@ -167,11 +165,8 @@ export class GpuDevice {
     const { STORAGE, COPY_SRC, COPY_DST, INDIRECT } = GPUBufferUsage;
     const buffer = this.#device.createBuffer({ size, label, usage: STORAGE | COPY_SRC | COPY_DST | INDIRECT });
     for (const scope of [this.#device.popErrorScope(), this.#device.popErrorScope()]) {
-      const creation = scope
-        .then((error) => void (error && this.#faults.push(refusal(error))))
-        .catch(() => {}) // only a lost device fails here, and says so itself
-        .finally(() => this.#creations.delete(creation));
-      this.#creations.add(creation);
+      // Only a lost device rejects, and it says so itself.
+      scope.then((error) => error && this.#faults.push(refusal(error))).catch(() => {});
     }
     return buffer;
   }
@@ -301,7 +296,9 @@ export class GpuDevice {
   /** Waits for what was created so far and throws the first refusal. */
   async settle() {
     this.#checkPresent();
-    await this.#whilePresent(Promise.all(this.#creations));
+    this.#device.pushErrorScope('validation');
+    // Answers come in order, and what no scope caught is told as an event, a task later.
+    await this.#whilePresent(this.#device.popErrorScope().then(() => new Promise((resolve) => setTimeout(resolve))));
   }
 
   /** Waits until everything submitted so far has run. */
@@ -318,7 +315,7 @@ export class GpuDevice {
 
   /** Counts that stay flat from step to step; for tests. */
   get counts() {
-    return { waiting: this.#waiting.size, creations: this.#creations.size, staging: this.#staging.size };
+    return { waiting: this.#waiting.size, staging: this.#staging.size };
   }
 
   /** @param {string} reason */
@@ -348,7 +345,7 @@ export class GpuDevice {
       this.#waiting.add(reject);
       promise
         .then((value) => {
-          const fault = this.#faults.shift();
+          const [fault] = this.#faults.splice(0); // the others mostly follow from the first
           if (fault) reject(fault);
           else resolve(value);
         })

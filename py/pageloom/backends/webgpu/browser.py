@@ -62,7 +62,8 @@ class JsSource:
 
     async def read(self, offset: int, length: int) -> bytes:
         with typed_errors():
-            return _take_bytes(await self.source.read(offset, length))
+            data: bytes = (await self.source.read(offset, length)).to_bytes()
+        return data
 
 
 class BrowserBuffer:
@@ -188,12 +189,7 @@ async def open_browser_device(
 
 async def _arrival(promise: Any) -> bytes:
     with typed_errors():
-        return _take_bytes(await promise)
-
-
-def _take_bytes(array_buffer: Any) -> bytes:
-    data: bytes = array_buffer.to_bytes()
-    array_buffer.destroy()
+        data: bytes = (await promise).to_bytes()
     return data
 
 

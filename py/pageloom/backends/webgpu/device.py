@@ -47,7 +47,7 @@ class Buffer(Protocol):
 
 
 def check_range(buffer: Buffer, offset: int, length: int) -> None:
-    """Raise `InvalidArgument` unless `offset` is a multiple of 4 and bytes [offset, offset + length) lie in `buffer`."""
+    """Raise `InvalidArgument` unless bytes [offset, offset + length) are in `buffer` and aligned to 4."""
     if offset % 4 or offset < 0 or length < 0 or offset + length > buffer.size:
         raise InvalidArgument(
             f"bytes {offset} to {offset + length} (exclusive) of buffer {buffer.label!r}: "

@@ -1,0 +1,91 @@
+"""A headless Chromium with WebGPU, and pages in it that run the project's Python in Pyodide."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import markupsafe
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from pageloom.commands.browser import browser_flags, find_browser
+from pageloom.commands.page_server import PageServer, serving
+from pageloom.errors import NotSupported
+
+ROOT = Path(__file__).resolve().parents[1]
+
+START_PYODIDE = """
+async () => {
+  const { loadPyodide } = await import('/pyodide/pyodide.mjs');
+  globalThis.pyodide = await loadPyodide({ indexURL: new URL('/pyodide/', location.href).href });
+  const archive = await (await fetch('/python/python.zip')).arrayBuffer();
+  pyodide.unpackArchive(archive, 'zip');
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    try:
+        path = find_browser()
+    except NotSupported as error:
+        pytest.skip(error.message)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", *browser_flags("software")])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def page_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """The sources as they are: `/web` the JavaScript, `/pyodide`, `/python/python.zip` the Python to unpack there."""
+    python = tmp_path_factory.mktemp("python")
+    with zipfile.ZipFile(python / "python.zip", "w") as archive:
+        for name, folder in {
+            "pageloom/wgsl": ROOT / "wgsl",
+            "pageloom": ROOT / "py" / "pageloom",
+            "jinja2": Path(jinja2.__file__).parent,
+            "markupsafe": Path(markupsafe.__file__).parent,
+            "": ROOT / "e2e" / "in_browser",
+        }.items():
+            for path in sorted(folder.rglob("*")):
+                if path.suffix in {".py", ".j2"}:
+                    archive.write(path, Path(name, path.relative_to(folder)))
+    folders = {
+        "": ROOT / "e2e" / "pages",
+        "web": ROOT / "web" / "src",
+        "pyodide": ROOT / "node_modules" / "pyodide",
+        "python": python,
+    }
+    with serving(PageServer(folders)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def python_page(chromium: Browser, page_server: PageServer) -> Iterator[Page]:
+    """A page with `globalThis.pyodide`, in which `import pageloom` works."""
+    page = chromium.new_page()
+    page.goto(f"{page_server.url}blank.html")
+    page.evaluate(START_PYODIDE)
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def in_browser(python_page: Page) -> Callable[..., Any]:
+    """`in_browser("module.function", *arguments)` awaits a function of `e2e/in_browser/` in the page's Python.
+
+    Arguments and result are JSON.
+    """
+
+    def run(name: str, *arguments: Any) -> Any:
+        module, function = name.split(".")
+        code = f"import json, {module}\njson.dumps(await {module}.{function}(*json.loads({json.dumps(arguments)!r})))"
+        return json.loads(python_page.evaluate("(code) => pyodide.runPythonAsync(code)", code))
+
+    return run
