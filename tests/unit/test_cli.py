@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from pageloom.cli import build_parser, main
-from pageloom.commands.batch_files import RowWriter, read_batch, row_writer
+from pageloom.commands.batch_files import RowWriter, read_jobs, row_writer
 from pageloom.commands.browser import browser_flags, find_browser
 from pageloom.commands.info import adapter_notes
 from pageloom.commands.page_files import find_page
 from pageloom.commands.summary import print_summary
 from pageloom.commands.terminal import ProgressLine
 from pageloom.errors import InvalidArgument, NotSupported
+from pageloom.jobs import Job, RefusedJob
 
 
 @pytest.fixture
@@ -77,11 +78,14 @@ def test_options_fill_in_what_a_line_does_not_say(model: Path):
     prompts.write_text(
         '{"prompt": "a"}\n{"prompt": "b", "max_tokens": 3, "stop": "END"}\n{"prompt": "c", "colour": 1}\n'
     )
-    batch = read_batch(batch_options(model, prompts, "--max-tokens", "9", "--top-k", "4", "--stop", "x", "--stop", "y"))
-    first, second = batch.jobs
+    options = batch_options(model, prompts, "--max-tokens", "9", "--top-k", "4", "--stop", "x", "--stop", "y")
+    first, second, refused = read_jobs(options)
+    assert isinstance(first, Job)
+    assert isinstance(second, Job)
     assert (first.sampling.max_tokens, first.sampling.top_k, first.sampling.stop) == (9, 4, ("x", "y"))
     assert (second.sampling.max_tokens, second.sampling.top_k, second.sampling.stop) == (3, 4, ("END",))
-    assert [(entry.index, entry.error.param) for entry in batch.refused] == [(2, "colour")]
+    assert isinstance(refused, RefusedJob)
+    assert (refused.index, refused.error.param) == (2, "colour")
 
 
 def test_rows_are_written_in_the_order_of_the_prompts_as_soon_as_they_can_be():
@@ -96,19 +100,20 @@ def test_rows_are_written_in_the_order_of_the_prompts_as_soon_as_they_can_be():
     assert writer.failed == 1
 
 
-def test_a_refused_line_is_a_row_with_its_error(model: Path):
+def test_a_file_of_nothing_but_refused_lines_gives_their_errors_as_rows(tmp_path: Path, model: Path):
+    for name in ("pageloom.js", "chromium"):
+        (tmp_path / name).touch(mode=0o755)
     prompts, out = model.with_name("prompts.jsonl"), model.with_name("out.jsonl")
-    prompts.write_text("nonsense\n")
-    options = batch_options(model, prompts, "--out", str(out))
-    with row_writer(options, read_batch(options).refused) as writer:
-        assert writer.failed == 1
-    row = json.loads(out.read_text())
-    assert row["error"]["code"] == "invalid_argument"
+    prompts.write_text('nonsense\n\n{"prompt": 5}\n')
+    arguments = ["tab", "--model", str(model), "--prompts", str(prompts), "--out", str(out), "--page", str(tmp_path)]
+    assert main([*arguments, "--browser", str(tmp_path / "chromium")]) == 1
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["index"], row["error"]["param"]) for row in rows] == [(0, None), (1, "prompt")]
 
 
 def test_an_output_that_cannot_be_written_is_said_in_words(model: Path):
     options = batch_options(model, model, "--out", str(model.parent / "no" / "such" / "folder.jsonl"))
-    with pytest.raises(InvalidArgument, match="No such file"), row_writer(options, []):
+    with pytest.raises(InvalidArgument, match="No such file"), row_writer(options):
         pass
 
 

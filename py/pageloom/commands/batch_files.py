@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TextIO, cast
+from typing import IO, Any, Literal, TextIO, cast
 
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import InvalidArgument
-from pageloom.jobs import Job, RefusedJob, error_row, parse_job_lines
+from pageloom.jobs import Job, RefusedJob, parse_job_lines
 
 SAMPLING_OPTIONS: Mapping[str, type] = {
     "temperature": float,
@@ -26,17 +25,12 @@ SAMPLING_OPTIONS: Mapping[str, type] = {
     "frequency_penalty": float,
     "logprobs": int,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The jobs of a prompts file: those to run, and the lines that are refused already."""
-
-    jobs: list[Job]
-    refused: list[RefusedJob]
-
-    def __len__(self) -> int:
-        return len(self.jobs) + len(self.refused)
+PREFERENCES: Mapping[str, Literal["gpu", "software"] | None] = {
+    "auto": None,
+    "software": "software",
+    "hardware": "gpu",
+}
+"""What `--gpu` says, as the engine's `prefer`."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,14 +48,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         sampling.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N" if kind is int else "X")
     sampling.add_argument("--stop", action="append", metavar="TEXT", help="may be given several times")
     sampling.add_argument("--ignore-eos", action="store_true", default=None, help="go on past the model's own end")
-    pool = parser.add_argument_group("the pool of KV pages")
-    pool.add_argument("--num-blocks", type=int, metavar="N", help="pages in the pool; default: what fits the device")
-    pool.add_argument("--block-size", type=int, metavar="N", help="tokens a page: a power of two, at least 16")
+    device = parser.add_argument_group("the device and its pool of KV pages")
+    device.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
+    device.add_argument("--num-blocks", type=int, metavar="N", help="pages in the pool; default: what fits the device")
+    device.add_argument("--block-size", type=int, metavar="N", help="tokens a page: a power of two, at least 16")
 
 
-def read_batch(options: argparse.Namespace) -> Batch:
-    """The jobs of `--prompts`. Raises `InvalidArgument` for a file that cannot be read, for sampling options out of
-    their range, and with `--strict` for the first line that is no job."""
+def read_jobs(options: argparse.Namespace) -> list[Job | RefusedJob]:
+    """The jobs of `--prompts`, in order.
+
+    Raises `InvalidArgument` for a file that cannot be read, for sampling options out of their range, and with
+    `--strict` for the first line that is no job.
+    """
     if not options.model.is_file():
         raise InvalidArgument(f"there is no model file at {str(options.model)!r}", param="model")
     names = ("max_tokens", *SAMPLING_OPTIONS, "stop", "ignore_eos")
@@ -74,8 +72,7 @@ def read_batch(options: argparse.Namespace) -> Batch:
         raise InvalidArgument(f"cannot read the prompts of {options.prompts!r}: {error}", param="prompts") from error
     if not parsed:
         raise InvalidArgument(f"{options.prompts!r} holds no prompt", param="prompts")
-    jobs = [entry for entry in parsed if isinstance(entry, Job)]
-    return Batch(jobs, [entry for entry in parsed if isinstance(entry, RefusedJob)])
+    return parsed
 
 
 class RowWriter:
@@ -101,17 +98,14 @@ class RowWriter:
 
 
 @contextmanager
-def row_writer(options: argparse.Namespace, refused: Sequence[RefusedJob]) -> Iterator[RowWriter]:
-    """A writer to `--out` that has the refused lines already. Raises `InvalidArgument` where it cannot be opened."""
+def row_writer(options: argparse.Namespace) -> Iterator[RowWriter]:
+    """A writer to `--out`. Raises `InvalidArgument` where it cannot be opened."""
     try:
         opened = _opened(options.out, "w", sys.stdout)
     except OSError as error:
         raise InvalidArgument(f"cannot write {options.out!r}: {error.strerror}", param="out") from error
     with opened as file:
-        writer = RowWriter(file)
-        for entry in refused:
-            writer.put(error_row(entry.index, entry.error))
-        yield writer
+        yield RowWriter(file)
 
 
 def _opened(name: str, mode: str, standard: TextIO) -> AbstractContextManager[TextIO]:

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from pageloom.commands import batch_files
-from pageloom.commands.batch_files import RowWriter
+from pageloom.commands.batch_files import PREFERENCES, RowWriter
 from pageloom.commands.browser import find_browser
 from pageloom.commands.page_files import find_page
 from pageloom.commands.page_server import PageServer, serving
 from pageloom.commands.summary import print_summary
 from pageloom.commands.tab_driver import TabListener, open_tab, run_batch
 from pageloom.commands.terminal import ProgressLine
-from pageloom.jobs import Job
+from pageloom.jobs import Job, RefusedJob, error_row
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
-
-_PREFERENCE = {"auto": None, "software": "software", "hardware": "gpu"}
 
 
 def add_parser(commands: Any) -> None:
@@ -36,21 +34,24 @@ def add_parser(commands: Any) -> None:
     browser = parser.add_argument_group("the browser")
     browser.add_argument("--page", metavar="DIR|URL", help="a built page, or one that is served; default: dist/")
     browser.add_argument("--browser", metavar="PATH", help="Chromium or Chrome; default: the one found")
-    browser.add_argument("--gpu", choices=_PREFERENCE, default="auto", help="default: %(default)s")
     browser.add_argument("--headed", action="store_true", help="show the browser's window")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    batch = batch_files.read_batch(options)
+    entries = batch_files.read_jobs(options)
+    jobs = [entry for entry in entries if isinstance(entry, Job)]
     browser = find_browser(options.browser)
     with (
         _served(options.page, options.model) as (page_url, model_url),
-        batch_files.row_writer(options, batch.refused) as writer,
+        batch_files.row_writer(options) as writer,
     ):
-        if batch.jobs:
+        for entry in entries:
+            if isinstance(entry, RefusedJob):
+                writer.put(error_row(entry.index, entry.error))
+        if jobs:
             with open_tab(page_url, browser, options.gpu, headed=options.headed) as page:
-                _run_jobs(page, page_url, model_url, batch.jobs, options, writer)
+                _run_jobs(page, page_url, model_url, jobs, options, writer)
     return 1 if writer.failed else 0
 
 
@@ -77,7 +78,7 @@ def _run_jobs(
         ),
     )
     rows = [job.to_fields() for job in jobs]
-    pool = {"prefer": _PREFERENCE[options.gpu], "num_blocks": options.num_blocks, "block_size": options.block_size}
+    pool = {"prefer": PREFERENCES[options.gpu], "num_blocks": options.num_blocks, "block_size": options.block_size}
     chosen = {name: value for name, value in pool.items() if value is not None}
     run = run_batch(page, page_url, model_url, rows, chosen, listener)
     progress.clear()

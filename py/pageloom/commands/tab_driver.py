@@ -50,9 +50,8 @@ async () => {
   return { vendor, architecture, description, software, features: [...adapter.features].sort(), limits };
 }
 """
-_ERRORS_BY_CODE = {
-    error.code: error for error in (*PageloomError.__subclasses__(), *DeviceError.__subclasses__(), PageloomError)
-}
+_ERRORS: list[type[PageloomError]] = [PageloomError, *PageloomError.__subclasses__(), *DeviceError.__subclasses__()]
+_ERRORS_BY_CODE = {error.code: error for error in _ERRORS}
 
 
 @dataclass(frozen=True, slots=True)
