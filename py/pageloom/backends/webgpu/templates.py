@@ -41,6 +41,10 @@ class TemplateSet:
         self._environment.globals["refuse"] = _refuse
         self.parameters = cache(self._parameters)
 
+    def names(self) -> list[str]:
+        """The paths of all templates, sorted."""
+        return self._environment.list_templates()
+
     def render(self, template: str, parameters: Mapping[str, ParameterValue]) -> str:
         """The WGSL of a template. Raises `InvalidArgument` unless it is given exactly the parameters that it uses."""
         expected = self.parameters(template)
