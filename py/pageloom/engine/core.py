@@ -202,8 +202,9 @@ class EngineCore:
         candidates = max(
             (num_candidates(chunk.request.params, self.limits.max_candidates) for chunk in plan.sampling), default=1
         )
+        batch = build_batch(plan, fed_by, self.limits.block_size, candidates)
         try:
-            ticket = self._runner.submit(build_batch(plan, fed_by, self.limits.block_size, candidates))
+            ticket = self._runner.submit(batch)
         except Exception as error:
             self._roll_back(plan, error)
             return True

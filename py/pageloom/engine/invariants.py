@@ -71,8 +71,7 @@ def _running(view: RequestView, snapshot: EngineSnapshot) -> list[str]:
         faults.append(f"{view.id} has {len(view.block_ids)} blocks for {view.num_submitted} tokens")
     if view.num_known + view.num_pending > view.length_limit:
         faults.append(f"{view.id} has {view.num_known + view.num_pending} tokens; its limit is {view.length_limit}")
-    full = view.num_committed // snapshot.block_size
-    for block in view.block_ids[full:]:
-        if snapshot.blocks[block].cached:
-            faults.append(f"{view.id}: block {block} is cached, and not all of its tokens are committed")
+    cached = {block for block, state in enumerate(snapshot.blocks) if state.cached}
+    for block in cached.intersection(view.block_ids[view.num_committed // snapshot.block_size :]):
+        faults.append(f"{view.id}: block {block} is cached, and not all of its tokens are committed")
     return faults

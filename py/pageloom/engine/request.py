@@ -56,7 +56,7 @@ class Request:
         text: OutputText,
         listener: Callable[[Event], None],
     ) -> None:
-        """`table` is empty. `length_limit` bounds prompt and output together, in tokens. `stop_ids` respects `ignore_eos`."""
+        """`table` is empty. `length_limit` bounds prompt and output together. `stop_ids` respects `ignore_eos`."""
         self.id = request_id
         self.arrival = arrival
         self.params = params

@@ -29,7 +29,7 @@ class SamplingParams:
     seed: int | None = None
     """Any integer makes the request reproducible, whatever runs beside it."""
     stop: tuple[str, ...] = ()
-    """At most 16 strings, none empty; the text ends before the first one that is completed. One string is allowed too."""
+    """At most 16 strings (or one), none empty; the text ends before the first one that is completed."""
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     """Go on past the model's own stop tokens; `stop_token_ids` still end the request."""

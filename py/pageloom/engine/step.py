@@ -72,7 +72,7 @@ def build_batch(plan: StepPlan, fed_by: dict[Request, int], block_size: int, num
         known = chunk.request.token_ids[chunk.start : chunk.end]
         fed = chunk.num_tokens - len(known)
         input_ids += [*known, *[0] * fed]
-        feed_rows += [*[-1] * len(known), *[fed_by[chunk.request]] * fed]
+        feed_rows += [*[-1] * len(known), *(fed_by[chunk.request] for _ in range(fed))]
     ends = list(itertools.accumulate((chunk.num_tokens for chunk in plan.chunks), initial=0))
     return StepBatch(
         input_ids=tuple(input_ids),

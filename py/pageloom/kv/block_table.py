@@ -50,7 +50,7 @@ class BlockTable:
         self.num_committed = len(prefix) * self._cache.block_size
 
     def reserve(self, num_tokens: int) -> bool:
-        """Own blocks for positions [0, num_tokens); False, and no change, where the pool cannot give the missing ones."""
+        """Own blocks for positions [0, num_tokens); False, and no change, where the pool cannot give them."""
         blocks = self._pool.allocate(max(0, self._missing(num_tokens)))
         if blocks is None:
             return False
