@@ -1,0 +1,39 @@
+"""picture.py OUT.png: the real page after it has answered its own example rows, in a headless browser."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from playwright.sync_api import expect, sync_playwright
+
+from pageloom.commands.browser import browser_flags, find_browser
+from pageloom.commands.page_files import DEFAULT_MODEL, find_page
+from pageloom.commands.page_server import PageServer, serving
+
+LOADING_MS = 120_000
+ANSWERING_MS = 600_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    out: Path = parser.parse_args().out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        serving(PageServer({"": find_page(), "model": DEFAULT_MODEL})) as server,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=browser_flags("auto"))
+        page = browser.new_page(viewport={"width": 1280, "height": 800}, device_scale_factor=2)
+        page.goto(f"{server.url}?model=built-in")
+        run = page.get_by_role("button", name="Run 8 rows")
+        expect(run).to_be_enabled(timeout=LOADING_MS)
+        run.click()
+        expect(page.get_by_text("8 of 8 rows done")).to_be_visible(timeout=ANSWERING_MS)
+        page.screenshot(path=out)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

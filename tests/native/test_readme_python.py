@@ -1,0 +1,14 @@
+"""The README's Python runs as it stands."""
+
+import subprocess
+import sys
+
+from tests.readme import ROOT, blocks
+
+
+def test_the_readmes_python_answers_both_prompts() -> None:
+    (code,) = blocks("python")
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "grav" in ran.stdout.lower()
+    assert len(ran.stdout.split()) > 10
