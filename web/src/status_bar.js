@@ -54,9 +54,9 @@ export class StatusBar {
    */
   #showStats(engine, stats) {
     this.#show([
-      ['Model', engine.model.name],
+      ['Model', engine.model.name.replace(/\.gguf$/i, '')],
       ['Adapter', adapterInWords(engine.model.adapter)],
-      ['Tokens a second', this.#recentRate(stats).toFixed(1)],
+      ['Tokens/s', this.#recentRate(stats).toFixed(1)],
       ['Running', `${stats.running}`],
       ['Queued', `${stats.waiting}`],
       ['Pages', `${stats.used_blocks} of ${stats.num_blocks}`],

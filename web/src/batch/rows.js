@@ -17,7 +17,7 @@ const PLACEHOLDER = /\{\{|\}\}|\{([^{}\n]+)\}/g;
  */
 export function placeholders(template) {
   const names = Array.from(template.matchAll(PLACEHOLDER), ([, name]) => name?.trim());
-  return [...new Set(names.filter((name) => name !== undefined))];
+  return [...new Set(names.filter((name) => name !== undefined && name !== ''))];
 }
 
 /**

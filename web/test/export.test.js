@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import Papa from 'papaparse';
+import { toCsv, toJson } from '../src/batch/export.js';
+
+const ROWS = [
+  { input: { word: 'a,"b"' }, prompt: 'say a,"b"', state: 'done', text: 'one\ntwo', error: '', completionTokens: 2 },
+  { input: { word: 'c' }, prompt: 'say c', state: 'failed', text: '', error: 'too long', completionTokens: null },
+];
+
+test('an exported CSV reads back as the same cells', () => {
+  const { data } = Papa.parse(toCsv(['word'], ROWS));
+  assert.deepEqual(data, [
+    ['word', 'output', 'state', 'error', 'completion_tokens'],
+    ['a,"b"', 'one\ntwo', 'done', '', '2'],
+    ['c', '', 'failed', 'too long', ''],
+  ]);
+});
+
+test('a column of the input that is named like one of ours keeps its name', () => {
+  const { data } = Papa.parse(toCsv(['output'], [{ ...ROWS[1], input: { output: 'mine' } }]));
+  assert.deepEqual(data[0].slice(0, 2), ['output', 'output_2']);
+  assert.equal(data[1][0], 'mine');
+});
+
+test('exported JSON has input, prompt and outcome of each row', () => {
+  assert.deepEqual(JSON.parse(toJson(ROWS))[1], {
+    input: { word: 'c' },
+    prompt: 'say c',
+    output: '',
+    state: 'failed',
+    error: 'too long',
+    completion_tokens: null,
+  });
+});

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { WorkerClient } from '../src/worker_client.js';
+
+/** The far end of a client: what was posted, and a way to reply. */
+class FarEnd {
+  /** @type {import('../src/protocol.js').Call[][]} */
+  posted = [];
+  onmessage = (/** @type {{data: unknown}} */ _) => {};
+  onerror = (/** @type {{message: string}} */ _) => {};
+  terminated = false;
+
+  /** @param {any} calls */
+  postMessage(calls) {
+    this.posted.push(structuredClone(calls));
+  }
+
+  terminate() {
+    this.terminated = true;
+  }
+
+  /** @param {object[]} replies */
+  reply(...replies) {
+    this.onmessage({ data: replies });
+  }
+}
+
+function connected() {
+  const worker = new FarEnd();
+  return { worker, client: new WorkerClient(/** @type {any} */ (worker)) };
+}
+
+test('a call gets its events and then its result', async () => {
+  const { worker, client } = connected();
+  /** @type {string[]} */
+  const events = [];
+  const result = client.call('load', { a: 1 }, (event) => events.push(event));
+  const [[call]] = /** @type {[[import('../src/protocol.js').Call]]} */ (worker.posted);
+  assert.deepEqual({ method: call.method, params: call.params }, { method: 'load', params: { a: 1 } });
+  worker.reply({ id: call.id, event: 'one' }, { id: call.id, event: 'two' }, { id: call.id, result: 'done' });
+  assert.equal(await result, 'done');
+  assert.deepEqual(events, ['one', 'two']);
+});
+
+test('jobs made together leave as one message and are answered each for itself', async () => {
+  const { worker, client } = connected();
+  const [first, second] = client.generate([{ fields: { prompt: 'a' } }, { fields: { prompt: 'b' } }]);
+  assert.equal(worker.posted.length, 1);
+  assert.equal(worker.posted[0]?.length, 2);
+  const error = { message: 'too long', type: 'invalid_request_error', param: null, code: 'capacity_exceeded' };
+  worker.reply({ id: second?.id, error }, { id: first?.id, result: 'a' });
+  assert.equal(await first?.result, 'a');
+  await assert.rejects(async () => second?.result, { name: 'PageloomError', code: 'capacity_exceeded', status: 400 });
+});
+
+test('closing rejects what is pending and what is called later', async () => {
+  const { worker, client } = connected();
+  const pending = client.call('stats');
+  client.close();
+  assert.ok(worker.terminated);
+  await assert.rejects(pending, { code: 'engine_closed' });
+  await assert.rejects(client.call('stats'), { code: 'engine_closed' });
+});
+
+test('a worker that fails to start rejects what is pending', async () => {
+  const { worker, client } = connected();
+  const pending = client.call('load');
+  worker.onerror({ message: '' });
+  await assert.rejects(pending, /its script did not load/);
+});
+
+test('parameters that cannot be cloned reject their call and leave nothing pending', async () => {
+  const { worker, client } = connected();
+  await assert.rejects(client.call('load', { f: () => {} }), { name: 'DataCloneError' });
+  assert.equal(worker.posted.length, 0);
+});
