@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 
 class TokenFinder:
@@ -15,7 +16,13 @@ class TokenFinder:
         for text in self.texts:
             lengths.setdefault(text[0], set()).add(len(text))
         self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+        self.longest = max(map(len, self.texts), default=0)
         self._candidates = re.compile(f"[{re.escape(''.join(lengths))}]" if lengths else r"(?!)")
+
+    @cached_property
+    def proper_suffixes(self) -> frozenset[str]:
+        """Every end of a text of the set, without the whole texts themselves."""
+        return frozenset(text[start:] for text in self.texts for start in range(1, len(text)))
 
     def starts(self, text: str) -> Iterator[int]:
         """Where a text of the set could begin by its first character."""
