@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import Papa from 'papaparse';
 import { toCsv, toJson } from '../src/batch/export.js';
 
+/** @type {[import('../src/batch/export.js').ResultRow, import('../src/batch/export.js').ResultRow]} */
 const ROWS = [
   { input: { word: 'a,"b"' }, prompt: 'say a,"b"', state: 'done', text: 'one\ntwo', error: '', completionTokens: 2 },
   { input: { word: 'c' }, prompt: 'say c', state: 'failed', text: '', error: 'too long', completionTokens: null },

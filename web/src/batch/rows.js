@@ -16,8 +16,8 @@ const PLACEHOLDER = /\{\{|\}\}|\{([^{}\n]+)\}/g;
  * @returns {string[]}
  */
 export function placeholders(template) {
-  const names = Array.from(template.matchAll(PLACEHOLDER), ([, name]) => name?.trim());
-  return [...new Set(names.filter((name) => name !== undefined && name !== ''))];
+  const names = Array.from(template.matchAll(PLACEHOLDER), ([, name]) => (name ?? '').trim());
+  return [...new Set(names.filter((name) => name !== ''))];
 }
 
 /**
