@@ -7,7 +7,7 @@
 
 import { StagingPool } from './staging.js';
 
-const USEFUL_FEATURES = ['shader-f16', 'subgroups', 'subgroup-size-control', 'timestamp-query'];
+const USEFUL_FEATURES = ['shader-f16', 'subgroups', 'timestamp-query'];
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|\bwarp\b|basic render/i;
 const UPLOAD_CHUNK = 4 * 1024 * 1024;
 

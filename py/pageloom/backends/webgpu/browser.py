@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import asyncio
 from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from pageloom.backends.webgpu.device import (
     Pipeline,
     Recording,
     check_range,
+    in_background,
 )
 from pageloom.errors import DeviceError, InvalidArgument
 from pageloom.model.source import RangedSource
@@ -155,7 +155,7 @@ class BrowserDevice:
     def read(self, buffer: Buffer, offset: int, size: int) -> Awaitable[bytes]:
         check_range(buffer, offset, size)
         with typed_errors():
-            return asyncio.ensure_future(_arrival(self._read(_buffer(buffer), offset, size)))
+            return in_background(_arrival(self._read(_buffer(buffer), offset, size)))
 
     async def settle(self) -> None:
         with typed_errors():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -53,6 +54,13 @@ def check_range(buffer: Buffer, offset: int, length: int) -> None:
             f"bytes {offset} to {offset + length} (exclusive) of buffer {buffer.label!r}: "
             f"the offset must be a multiple of 4 and the range lie within its {buffer.size} bytes"
         )
+
+
+def in_background(arrival: Coroutine[Any, Any, bytes]) -> Awaitable[bytes]:
+    """Run a readback whether it is awaited or not; where it is given up, its error is nobody's."""
+    task = asyncio.ensure_future(arrival)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
 
 
 class Pipeline(Protocol):

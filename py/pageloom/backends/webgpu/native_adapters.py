@@ -1,0 +1,57 @@
+"""Which of Dawn's adapters is opened, and with which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pageloom.backends.webgpu.device import AdapterClass
+from pageloom.errors import InvalidArgument, NotSupported
+
+# From most to least wanted. Dawn does not know what kind some GPUs are of.
+ADAPTER_TYPES = ("DiscreteGPU", "IntegratedGPU", "Unknown", "CPU")
+
+
+def adapter_class(adapter: Any) -> AdapterClass:
+    return "software" if adapter.info["adapter_type"] == "CPU" else "gpu"
+
+
+def choose_adapter(found: Sequence[Any], prefer: AdapterClass | None, name: str | None) -> Any:
+    """The fastest kind of adapter in `found`: of the class `prefer`, and with `name` in its summary, where given.
+
+    Raises `NotSupported`, with what is there, where none is left.
+    """
+    allowed = [
+        adapter
+        for adapter in found
+        if "core-features-and-limits" in adapter.features
+        and prefer in (None, adapter_class(adapter))
+        and (name or "").lower() in adapter.summary.lower()
+    ]
+    if not allowed:
+        wanted = " ".join(filter(None, [prefer, f"named {name!r}" if name else ""])) or "of any kind"
+        present = "; ".join(adapter.summary for adapter in found) or "none"
+        raise NotSupported(
+            f"no WebGPU adapter {wanted} (present: {present}); install a Vulkan driver, or Chromium, whose software "
+            "driver is used where there is no GPU"
+        )
+    return min(allowed, key=lambda adapter: ADAPTER_TYPES.index(adapter.info["adapter_type"]))
+
+
+def webgpu_limits(limits: Mapping[str, int]) -> dict[str, int]:
+    """Limits by WebGPU's names, from wgpu-py's: `max-texture-dimension-1d` becomes `maxTextureDimension1D`."""
+
+    def renamed(name: str) -> str:
+        first, *rest = name.split("-")
+        return first + "".join(part.upper() if part[0].isdigit() else part.capitalize() for part in rest)
+
+    return {renamed(name): value for name, value in limits.items()}
+
+
+def check_limits(lowered: Mapping[str, int], offered: Mapping[str, int]) -> None:
+    """Raise `InvalidArgument` for a limit that WebGPU does not have or the adapter does not reach."""
+    for name, value in lowered.items():
+        if name not in offered:
+            raise InvalidArgument(f"{name!r} is no WebGPU limit; known: {', '.join(sorted(offered))}", param="limits")
+        if name.startswith("max") and not 0 < value <= offered[name]:
+            raise InvalidArgument(f"{name} = {value}: the adapter allows 1 to {offered[name]}", param="limits")
