@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pageloom.errors import NotSupported
+from pageloom.model.architectures.gemma3 import describe_gemma3
 from pageloom.model.architectures.llama import describe_llama
+from pageloom.model.architectures.qwen import describe_qwen2, describe_qwen3
 from pageloom.model.architectures.weights import Weights
 from pageloom.model.gguf import GgufFile, read_gguf
 from pageloom.model.layer_ops import Decoder
@@ -14,7 +16,10 @@ from pageloom.model.metadata import Metadata
 from pageloom.model.source import RangedSource
 
 ARCHITECTURES: dict[str, Callable[[Metadata, Weights], Awaitable[Decoder]]] = {
+    "gemma3": describe_gemma3,
     "llama": describe_llama,
+    "qwen2": describe_qwen2,
+    "qwen3": describe_qwen3,
 }
 """Every architecture that the project runs, by its `general.architecture`."""
 
