@@ -94,6 +94,7 @@ def test_a_result_row_has_the_ids_the_usage_and_openais_logprobs():
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]", "text"),
         ({"prompt": "a", "max_tokens": "9"}, "max_tokens", "'9'"),
         ({"prompt": "a", "temperature": 2.5}, "temperature", "0 to 2"),
+        ({"prompt": "a", "temperature": 10**400}, "temperature", "0 to 2"),
         ({"prompt": "a", "stop": ["x", 3]}, "stop", "not a number"),
         ({"prompt": "a", "stop": [""]}, "stop", "at least one character"),
         ({"prompt": "a", "logit_bias": [1]}, "logit_bias", "not an array"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -103,8 +102,8 @@ def _check_integer(name: str, value: object, low: int | None, high: int | None, 
 
 
 def _check_number(name: str, value: object, low: float, high: float, *, above_low: bool = False) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidArgument(f"{name} is {value!r}; it has to be a finite number", param=name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidArgument(f"{name} is {value!r}; it has to be a number", param=name)
     if not low <= value <= high or (above_low and value == low):
         allowed = f"over {low:g} and at most {high:g}" if above_low else f"{low:g} to {high:g}"
         raise InvalidArgument(f"{name} is {value}; allowed is {allowed}", param=name)
