@@ -29,10 +29,13 @@
  * @typedef {{builtIn: string} | {url: string} | {blob: Blob, name: string} | {stored: string}} ModelChoice
  *   `builtIn` is an address from the page's folder; `stored` is a key of the browser's storage.
  *
- * @typedef {object} EngineOptions
+ * @typedef {object} EngineOptions  Fields of `pageloom.backends.webgpu.load.RunnerSettings`.
  * @property {'gpu' | 'software'} [prefer]  The kind of adapter to take.
- * @property {number} [num_blocks]  Pages of the KV pool.
  * @property {number} [block_size]  Tokens a page: a power of two, at least 16.
+ * @property {number} [num_blocks]  Pages of the KV pool; by default as many as `kv_memory` holds.
+ * @property {number} [kv_memory]  Bytes for the KV pool, over all layers.
+ * @property {number} [context_length]  Tokens that one sequence may have.
+ * @property {number} [max_sequences]  Sequences a step.
  *
  * @typedef {object} LoadProgress
  * @property {'python' | 'download' | 'header' | 'weights' | 'compile' | 'store'} stage

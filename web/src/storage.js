@@ -37,15 +37,20 @@ export async function freeBytes() {
   return Math.max(0, quota - usage);
 }
 
-/** @returns {Promise<StoredModel[]>} */
+/**
+ * The whole copies; what is left of a write that ended early is removed.
+ * @returns {Promise<StoredModel[]>}
+ */
 export async function listModels() {
   const directory = await folder();
   /** @type {StoredModel[]} */
   const models = [];
-  for await (const name of directory.keys()) {
-    if (!name.endsWith('.json')) continue;
-    const record = await readRecord(directory, name.slice(0, -'.json'.length));
-    if (record) models.push({ key: record.key, name: record.name, size: record.size });
+  for (const name of await Array.fromAsync(directory.keys())) {
+    if (!name.endsWith('.gguf')) continue;
+    const key = name.slice(0, -'.gguf'.length);
+    const record = await readRecord(directory, key);
+    if (record) models.push({ key, name: record.name, size: record.size });
+    else await withWriteLock(key, { ifAvailable: true }, async (lock) => lock && removeModel(key));
   }
   return models.sort((a, b) => a.name.localeCompare(b.name));
 }
@@ -85,7 +90,7 @@ export async function removeModel(key) {
 export async function storeModel(identity, stream, onBytes) {
   const key = await keyOf(identity.id);
   // Another tab may be storing the same model: one writes, the other finds it written.
-  return navigator.locks.request(`pageloom-store-${key}`, async () => {
+  return withWriteLock(key, {}, async () => {
     const directory = await folder();
     const found = await readRecord(directory, key);
     if (found && found.size === identity.size && found.validator === identity.validator) {
@@ -105,6 +110,18 @@ export async function storeModel(identity, stream, onBytes) {
     }
     return key;
   });
+}
+
+/**
+ * Runs while no other tab or worker writes this model; a worker that ends gives its lock back.
+ * @template Result
+ * @param {string} key
+ * @param {LockOptions} options
+ * @param {(lock: Lock | null) => Promise<Result>} work
+ * @returns {Promise<Result>}
+ */
+async function withWriteLock(key, options, work) {
+  return await navigator.locks.request(`pageloom-store-${key}`, options, work);
 }
 
 /**

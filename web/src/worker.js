@@ -69,7 +69,7 @@ function generate(jobs) {
  */
 async function load({ model, store, options }, onProgress) {
   if (session) throw invalidArgument('this worker has a model already; start another engine');
-  requireWebGpu();
+  await requireWebGpu();
   const [python, file] = await Promise.all([
     bootPython(ROOT, (done, total) => onProgress({ stage: 'python', done, total })),
     openChoice(model, store, ROOT, onProgress),
@@ -104,11 +104,13 @@ function loaded() {
   return session;
 }
 
-function requireWebGpu() {
-  if (navigator.gpu) return;
-  const reason = self.isSecureContext
-    ? 'this browser has no WebGPU; use a current Chrome, Edge, Safari or Firefox'
-    : 'WebGPU needs a secure page; open it over https or on localhost';
+/** Says so before anything is fetched where nothing could run it. */
+async function requireWebGpu() {
+  if (await navigator.gpu?.requestAdapter()) return;
+  let reason = 'this browser has no WebGPU; use a current Chrome, Edge, Safari or Firefox';
+  if (!self.isSecureContext) reason = 'WebGPU needs a secure page; open it over https or on localhost';
+  else if (navigator.gpu)
+    reason = 'the browser has WebGPU and offers no adapter; see whether graphics acceleration is on';
   throw new PageloomError({ message: reason, type: 'invalid_request_error', param: null, code: 'no_webgpu' });
 }
 
