@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from pageloom.commands.browser import browser_flags, find_browser
+from pageloom.commands.page_files import DEFAULT_MODEL, find_page
 from pageloom.commands.page_server import PageServer, serving
-from pageloom.errors import NotSupported
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,12 +31,8 @@ async () => {
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    try:
-        path = find_browser()
-    except NotSupported as error:
-        pytest.skip(error.message)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", *browser_flags("software")])
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=browser_flags("software"))
         yield browser
         browser.close()
 
@@ -63,6 +59,13 @@ def page_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer
         "python": python,
     }
     with serving(PageServer(folders)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def built_page() -> Iterator[PageServer]:
+    """The page as it is built, with the built-in model."""
+    with serving(PageServer({"": find_page(), "model": DEFAULT_MODEL})) as server:
         yield server
 
 
