@@ -28,7 +28,7 @@ class GroupQueryAttentionResult:
     - `output_qk` `[B, N, S, total_sequence_length]`, or None: not rounded;
     - `specified` `[B, S]`, `resident` `[B, present_length]`: the rows of the output and of the cache that the contract
       determines;
-    - `mass`, `logit_mass`, `num_keys` `[B, S, N]`: see `Attended`; the keys that the row sees.
+    - `mass`, `logit_mass`, `logit_size`, `num_keys` `[B, S, N]`: see `Attended`; the keys that the row sees.
     """
 
     output: Float64
@@ -39,6 +39,7 @@ class GroupQueryAttentionResult:
     resident: Bool
     mass: Float64
     logit_mass: Float64
+    logit_size: Float64
     num_keys: Float64
 
 
@@ -69,7 +70,7 @@ def group_query_attention(spec: GroupQueryAttentionSpec, inputs: Mapping[str, Ar
         output_qk=np.zeros((rows[0], rows[2], rows[1], total)) if spec.qk_output else None,
         specified=np.zeros(rows[:2], np.bool_),
         resident=np.zeros((rows[0], shape.present_length), np.bool_),
-        **{name: np.zeros(rows) for name in ("mass", "logit_mass", "num_keys")},
+        **{name: np.zeros(rows) for name in ("mass", "logit_mass", "logit_size", "num_keys")},
     )
     for row in range(shape.batch_size):
         _run_step(spec, shape, inputs, sequence_step(shape, inputs, row), (query, key, value), result)
@@ -96,7 +97,10 @@ def sequence_step(shape: GroupQueryAttentionShape, inputs: Mapping[str, Array], 
 def prepared_qkv(
     spec: GroupQueryAttentionSpec, shape: GroupQueryAttentionShape, inputs: Mapping[str, Array]
 ) -> tuple[Float64, Float64, Float64]:
-    """Q, K and V `[B, rows, heads, head_size]` after norm and rotary; K and V have 0 rows where the past is shared."""
+    """Q, K and V `[B, rows, heads, head_size]` after norm and rotary; K and V have 0 rows where the past is shared.
+
+    Of the position_ids of a first prompt the operator uses the first alone: every sequence counts up from there.
+    """
     batch, rows = shape.batch_size, shape.sequence_length
     heads = to_float64(inputs["query"]).reshape(batch, rows, -1, shape.head_size)
     query = heads[:, :, : spec.num_heads]
@@ -114,7 +118,9 @@ def prepared_qkv(
         key = rms_norm(key, inputs["k_norm_weight"], spec.k_norm_epsilon or spec.qk_norm_epsilon)
     if spec.do_rotary:
         last = len(inputs["cos_cache"]) - 1
-        if "position_ids" in inputs:
+        if "position_ids" in inputs and shape.first_prompt:
+            positions = np.broadcast_to(inputs["position_ids"][0, 0] + np.arange(rows), (batch, rows))
+        elif "position_ids" in inputs:
             positions = inputs["position_ids"]
         else:
             pasts = np.array([sequence_step(shape, inputs, row).past for row in range(batch)])
@@ -153,8 +159,8 @@ def _run_step(
     )
     per_head = (spec.num_heads, shape.sequence_length)
     result.output[step.row] = attended.output.reshape(*per_head, -1).swapaxes(0, 1)
-    result.mass[step.row] = attended.mass.reshape(per_head).T
-    result.logit_mass[step.row] = attended.logit_mass.reshape(per_head).T
+    for name in ("mass", "logit_mass", "logit_size"):
+        getattr(result, name)[step.row] = getattr(attended, name).reshape(per_head).T
     result.num_keys[step.row] = visible.sum(axis=-1)[:, None]
     result.specified[step.row] = _specified_rows(spec, shape, step)
     if result.output_qk is not None:

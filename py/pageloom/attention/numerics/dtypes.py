@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from pageloom.attention.tensors import DType, TensorInfo
+from pageloom.attention.tensors import DType, Tensor, TensorInfo
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -55,3 +55,13 @@ def describe_all(arrays: dict[str, Array]) -> dict[str, TensorInfo]:
 def to_float64(array: Array) -> Float64:
     """The exact values of a float array."""
     return array.astype(np.float64)
+
+
+def as_tensor(array: Array) -> Tensor:
+    """A copy of `array` as plain bytes."""
+    return Tensor(describe(array), memoryview(np.ascontiguousarray(array).tobytes()))
+
+
+def as_array(tensor: Tensor) -> Array:
+    """The numpy view of `tensor`."""
+    return np.frombuffer(tensor.data, NUMPY_DTYPES[tensor.info.dtype]).reshape(tensor.info.shape)

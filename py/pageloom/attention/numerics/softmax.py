@@ -19,7 +19,8 @@ class Attended:
     - `output` `[..., R, Dv]`: weights @ values;
     - `log_sum_exp` `[..., R]`: natural logarithm of the denominator, the sink's share in it; -inf where it is 0;
     - `mass` `[..., R]`: the largest channel of weights @ |values|, what an error of the weights is multiplied with;
-    - `logit_mass` `[..., R]`: the largest |scale| * (|q|.|k|) of the visible keys, the same for the logits.
+    - `logit_mass` `[..., R]`: the largest |scale| * (|q|.|k|) of the visible keys, the same for the products;
+    - `logit_size` `[..., R]`: the largest magnitude of a visible logit.
     """
 
     products: Float64
@@ -29,6 +30,7 @@ class Attended:
     log_sum_exp: Float64
     mass: Float64
     logit_mass: Float64
+    logit_size: Float64
 
 
 def attend(
@@ -75,6 +77,7 @@ def attend(
         log_sum_exp=log_sum_exp,
         mass=(weights @ np.abs(values)).max(axis=-1, initial=0.0),
         logit_mass=np.where(visible, magnitudes, 0.0).max(axis=-1, initial=0.0),
+        logit_size=np.abs(np.where(visible, logits, 0.0)).max(axis=-1, initial=0.0),
     )
 
 

@@ -7,7 +7,7 @@ Nothing between the inputs and the outputs is rounded but what is stored: new K 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class PagedAttentionResult:
     - `output` `[num_tokens, num_heads, v_head_size]`, `log_sum_exp` `[num_tokens, num_heads]`: not rounded;
     - `key_cache`, `value_cache`: new arrays, of the inputs' types (value_cache None in LATENT);
     - `written` `[num_blocks, block_size]`: the slots that were stored to;
-    - `mass`, `logit_mass`, `num_keys` `[num_tokens, num_heads]`: see `Attended`; the keys that the row sees.
+    - `mass`, `logit_mass`, `logit_size` `[num_tokens, num_heads]`: see `Attended`; `num_keys`: keys seen.
     """
 
     output: Float64
@@ -38,6 +38,7 @@ class PagedAttentionResult:
     written: Bool
     mass: Float64
     logit_mass: Float64
+    logit_size: Float64
     num_keys: Float64
 
 
@@ -81,7 +82,10 @@ def paged_attention(spec: PagedAttentionSpec, inputs: Mapping[str, Array]) -> Pa
         key_cache=key_cache,
         value_cache=value_cache,
         written=written.reshape(shape.num_blocks, shape.block_size),
-        **{name: np.zeros((shape.num_tokens, spec.num_heads)) for name in ("mass", "logit_mass", "num_keys")},
+        **{
+            name: np.zeros((shape.num_tokens, spec.num_heads))
+            for name in ("mass", "logit_mass", "logit_size", "num_keys")
+        },
     )
     for sequence in sequences:
         _attend_sequence(spec, shape, inputs, sequence, query[sequence.tokens], result)
@@ -102,7 +106,8 @@ def prepared_qkv(
     spec: PagedAttentionSpec, shape: PagedAttentionShape, inputs: Mapping[str, Array], sequences: list[Sequence]
 ) -> tuple[Float64, Float64, Float64]:
     """Q, K and V `[num_tokens, heads, head_size]` after norm and rotary; V as wide as K in LATENT, and unused."""
-    heads = to_float64(inputs["query"]).reshape(shape.num_tokens, -1, shape.head_size)
+    num_heads = inputs["query"].shape[1] // shape.head_size
+    heads = to_float64(inputs["query"]).reshape(shape.num_tokens, num_heads, shape.head_size)
     query = heads[:, : spec.num_heads]
     if shape.mode is QkvMode.PACKED:
         key, value = np.split(heads[:, spec.num_heads :], 2, axis=1)
@@ -226,8 +231,7 @@ def _attend_sequence(
 
 
 def _put(attended: Attended, visible: Bool, tokens: slice, result: PagedAttentionResult) -> None:
-    for field in fields(Attended):
-        if field.name in ("output", "log_sum_exp", "mass", "logit_mass"):
-            rows: Float64 = getattr(attended, field.name)
-            getattr(result, field.name)[tokens] = rows.reshape(-1, *rows.shape[2:]).swapaxes(0, 1)
+    for name in ("output", "log_sum_exp", "mass", "logit_mass", "logit_size"):
+        rows: Float64 = getattr(attended, name)
+        getattr(result, name)[tokens] = rows.reshape(-1, *rows.shape[2:]).swapaxes(0, 1)
     result.num_keys[tokens] = visible.sum(axis=-1)[:, None]

@@ -1,0 +1,1 @@
+"""The conformance matrix of the attention operators."""

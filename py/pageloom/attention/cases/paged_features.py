@@ -1,0 +1,291 @@
+"""PagedAttention cases of its features: windows, sinks, norms, rotary, slots, metadata, values on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pageloom.attention.cases.case import Case, Inputs
+from pageloom.attention.cases.paged_case import paged_case
+
+RAGGED: dict[str, Any] = {"new": (33, 1, 0, 16), "past": (95, 64, 7, 0)}
+WINDOWS = (
+    ((1, 1, 1), (0, 3, 65), 4), ((4, 2, 0), (15, 1, 0), 4), ((8, 3, 1), (63, 0, 17), 1), ((4, 2, 1), (0, 1, 3), 16),
+    ((31, 9, 0), (63, 4, 0), 7), ((32, 17, 1), (31, 0, 3), 4), ((65, 33, 0, 2), (0, 0, 0, 0), 4),
+    ((137, 67, 0, 9), (97, 31, 0, 15), 4),
+)  # fmt: skip  # fmt: skip
+
+
+def cases() -> Iterator[Case]:
+    """All features."""
+    yield from _windows()
+    yield from _bidirectional()
+    yield from _softmax_variants()
+    yield from _rotary()
+    yield from _qk_norm()
+    yield from _slots()
+    yield from _metadata()
+    yield from _device_values()
+
+
+def _windows() -> Iterator[Case]:
+    for index, (new, past, window) in enumerate(WINDOWS):
+        for causal in (True, False):
+            for recycle in (False, True):
+                yield paged_case(
+                    f"window/{index}_{'causal' if causal else 'both'}{'_recycled' if recycle else ''}",
+                    new=new,
+                    past=past,
+                    local_window_size=window,
+                    is_causal=causal,
+                    recycle=recycle,
+                    packed=True,
+                    quick=recycle and (causal or index in (0, 7)),
+                    guards="the window held W + 1 keys; tiles wholly outside it spoilt the reduction",
+                )
+    for window in (1, 2, 15, 16, 17, 63, 64, 65, 200):
+        yield paged_case(
+            f"window/size_{window}",
+            new=(1, 1, 1, 40),
+            past=(130, 64, 16, 77),
+            local_window_size=window,
+            recycle=True,
+            quick=window in (1, 17, 64, 200),
+        )
+    wide: dict[str, Any] = {
+        "heads": (64, 8),
+        "block_size": 256,
+        "local_window_size": 128,
+        "packed": True,
+        "do_rotary": True,
+    }
+    yield paged_case("window/wide_group_prefill", new=(16, 9), past=(240, 192), head_sink=True, **wide)
+    yield paged_case("window/wide_group_decode", new=(1, 1), past=(255, 192), head_sink=True, quick=True, **wide)
+    yield paged_case("window/large_poison", new=(1, 20), past=(90, 50), local_window_size=9, poison="large", quick=True)
+
+
+def _bidirectional() -> Iterator[Case]:
+    yield paged_case("noncausal/ragged", is_causal=False, quick=True, **RAGGED)
+    yield paged_case("noncausal/mapped", is_causal=False, new=(137, 67, 0, 9), past=(97, 31, 0, 15), head_size=128)
+    yield paged_case("noncausal/packed_rotary", is_causal=False, packed=True, do_rotary=True, quick=True, **RAGGED)
+    yield paged_case("noncausal/decode", is_causal=False, new=(1, 1), past=(0, 65), quick=True)
+
+
+def _softmax_variants() -> Iterator[Case]:
+    for cap in (0.5, 5.0, 50.0):
+        for name, new, past in (("decode", (1, 1), (15, 64)), ("prefill", (33, 17), (0, 20))):
+            yield paged_case(
+                f"softcap/{cap:g}_{name}",
+                new=new,
+                past=past,
+                softcap=cap,
+                magnitude=3.0,
+                quick=cap != 0.5,
+                guards="softcap was taken and dropped on one path",
+            )
+    yield paged_case(
+        "softcap/window_sink", softcap=5.0, magnitude=2.0, local_window_size=20, head_sink=True, quick=True, **RAGGED
+    )
+    sink_lengths: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = (
+        ("decode", (1, 1, 1), (0, 15, 150)),
+        ("prefill", (70, 33, 1), (0, 64, 30)),
+    )
+    for name, new, past in sink_lengths:
+        yield paged_case(
+            f"sink/{name}",
+            new=new,
+            past=past,
+            head_sink=True,
+            quick=True,
+            guards="the sink was added once for every tile of keys",
+        )
+        yield paged_case(f"smooth_softmax/{name}", new=new, past=past, use_smooth_softmax=True, quick=True)
+        yield paged_case(f"sink/{name}_window", new=new, past=past, head_sink=True, local_window_size=5, quick=True)
+    yield paged_case("scale/explicit", scale=0.3, quick=True, **RAGGED)
+    yield paged_case("scale/zero_is_unset", scale=0.0, new=(1, 5), past=(9, 3), quick=True)
+
+
+def _rotary() -> Iterator[Case]:
+    for interleaved in (False, True):
+        for packed in (False, True):
+            name = f"rotary/{'interleaved' if interleaved else 'half'}{'_packed' if packed else ''}"
+            options: dict[str, Any] = {"do_rotary": True, "rotary_interleaved": interleaved, "packed": packed}
+            yield paged_case(f"{name}/ragged", quick=True, **options, **RAGGED)
+            yield paged_case(f"{name}/decode", new=(1, 1), past=(0, 64), head_size=128, quick=packed, **options)
+            for new, total in ((1, 32), (4, 32), (16, 64), (1, 64)):
+                for heads in ((8, 8), (8, 4)):
+                    yield paged_case(
+                        f"{name}/{new}_{total}_{heads[1]}",
+                        new=(new,) * 2,
+                        past=(total - new,) * 2,
+                        heads=heads,
+                        head_size=128,
+                        block_size=256,
+                        **options,
+                    )
+        yield paged_case(
+            f"rotary/partial_{'interleaved' if interleaved else 'half'}",
+            do_rotary=True,
+            rotary_dim=32,
+            rotary_offset=16,
+            rotary_interleaved=interleaved,
+            head_size=80,
+            quick=True,
+            **RAGGED,
+        )
+
+
+def _qk_norm() -> Iterator[Case]:
+    shapes: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, int], int], ...] = (((1, 1), (15, 63), (4, 4), 64), ((1, 1), (16, 65), (4, 2), 80), ((65, 33, 0), (0, 7, 0), (4, 1), 128),
+        ((7, 2, 0), (31, 1, 0), (4, 2), 64), ((65, 33, 1), (17, 0, 3), (4, 4), 64), ((5, 1), (0, 9), (1, 1), 512),
+    )  # fmt: skip
+    for index, (new, past, heads, head_size) in enumerate(shapes):
+        yield paged_case(
+            f"qk_norm/{index}", new=new, past=past, heads=heads, head_size=head_size, qk_norm=True, quick=True
+        )
+    for epsilon in (1e-12, 0.25):
+        yield paged_case(
+            f"qk_norm/epsilon_{epsilon:g}", new=(5, 1), past=(0, 20), qk_norm=True, qk_norm_epsilon=epsilon, quick=True
+        )
+    for magnitude in (0.0, 1e-6, 1000.0):
+        yield paged_case(
+            f"qk_norm/magnitude_{magnitude:g}",
+            new=(5, 1),
+            past=(0, 0),
+            qk_norm=True,
+            magnitude=magnitude,
+            quick=True,
+            guards="squares of half-precision numbers overflowed and the norm came out as 0",
+        )
+    for interleaved in (False, True):
+        yield paged_case(
+            f"qk_norm/rotary_packed_{interleaved:d}",
+            qk_norm=True,
+            do_rotary=True,
+            rotary_interleaved=interleaved,
+            packed=True,
+            head_size=80,
+            quick=True,
+            **RAGGED,
+        )
+    yield paged_case(
+        "all_together/ragged",
+        qk_norm=True,
+        do_rotary=True,
+        packed=True,
+        head_sink=True,
+        softcap=50.0,
+        recycle=True,
+        local_window_size=20,
+        slots="given",
+        poison="large",
+        quick=True,
+        **RAGGED,
+    )
+
+
+def _slots() -> Iterator[Case]:
+    for slots in ("given", "holes", "out_of_range"):
+        needs = frozenset({"device_slots"}) if slots == "out_of_range" else frozenset[str]()
+        yield paged_case(
+            f"slot_mapping/{slots}_prefill",
+            new=(7, 18),
+            past=(0, 33),
+            slots=slots,
+            quick=True,
+            needs=needs,
+            adjust=_fill_unstored,
+            poison="large",
+        )
+        yield paged_case(
+            f"slot_mapping/{slots}_decode",
+            new=(1, 1, 1),
+            past=(4, 0, 31),
+            slots=slots,
+            packed=True,
+            do_rotary=True,
+            adjust=_fill_unstored,
+            needs=needs,
+            quick=slots == "holes",
+            poison="large",
+        )
+
+
+def _fill_unstored(inputs: Inputs) -> None:
+    """A token that is not stored is still attended, through what its slot holds: let that be ordinary numbers."""
+    for name in ("key_cache", "value_cache"):
+        cache = inputs[name]
+        cache[cache > 1000] = 0.5
+        cache[cache < -1000] = -0.25
+
+
+def _metadata() -> Iterator[Case]:
+    bounds: dict[str, tuple[int, ...]] = {
+        "exact": (33, 128),
+        "loose": (1000, 100000),
+        "unknown": (0, 0),
+        "lower": (33, 128, 97),
+        "zero_query": (0, 128),
+    }
+    for name, metadata in bounds.items():
+        yield paged_case(f"metadata/{name}", metadata=metadata, quick=name in ("loose", "lower"), **RAGGED)
+    yield paged_case("metadata/decode", metadata=(1, 64, 1), new=(1, 1), past=(40, 63), local_window_size=9, quick=True)
+    yield paged_case("metadata/ragged", metadata=(2, 2, 0), new=(2, 0), past=(0, 1), quick=True)
+
+
+def _device_values() -> Iterator[Case]:
+    device = frozenset({"device_lengths"})
+
+    def invalid_past(inputs: Inputs) -> None:
+        inputs["past_seqlens"][:] = [-1, 20, 2**31 - 1, 16 * inputs["block_table"].shape[1]]
+
+    for name, new in (("decode", (1, 1, 1, 1)), ("prefill", (20, 5, 3, 4))):
+        yield paged_case(
+            f"device_values/invalid_past_{name}",
+            new=new,
+            past=(0, 20, 0, 33),
+            adjust=invalid_past,
+            needs=device,
+            quick=True,
+            guards="an invalid past length wrote into other sequences' blocks",
+        )
+
+    def short_prefix_sum(inputs: Inputs) -> None:
+        inputs["cumulative_sequence_length"][:] = [0, 4, 7]
+
+    yield paged_case(
+        "device_values/tokens_of_no_sequence",
+        new=(4, 6),
+        past=(18, 3),
+        adjust=short_prefix_sum,
+        needs=device,
+        quick=True,
+        guards="a search over the prefix sum came to sequence batch_size and read past the tables",
+    )
+
+    def unmapped_history(inputs: Inputs) -> None:
+        inputs["block_table"][0, 1] = -1
+        inputs["block_table"][1, 0] = 2**31 - 1
+
+    yield paged_case(
+        "device_values/unmapped_pages",
+        new=(1, 18),
+        past=(60, 16),
+        adjust=unmapped_history,
+        quick=True,
+        guards="an unmapped page was read as zeros, or as block 0",
+    )
+
+    def unmapped_all(inputs: Inputs) -> None:
+        inputs["block_table"][0] = -1
+
+    for sink in (False, True):
+        yield paged_case(
+            f"device_values/nothing_visible_{'sink' if sink else 'plain'}",
+            new=(3, 2),
+            past=(20, 9),
+            head_sink=sink,
+            adjust=unmapped_all,
+            quick=True,
+            guards="a row that sees no key became NaN or the mean of V",
+        )
