@@ -1,0 +1,105 @@
+"""From a described model file to a Runner on a WebGPU device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pageloom.backends.webgpu.decoder_plan import DecoderPlan
+from pageloom.backends.webgpu.decoder_weights import load_decoder_weights
+from pageloom.backends.webgpu.device import Device, DeviceInfo
+from pageloom.backends.webgpu.kv_cache import allocate_kv_cache, blocks_within, check_block_size
+from pageloom.backends.webgpu.program import ProgramCache
+from pageloom.backends.webgpu.runner import WebGpuRunner
+from pageloom.backends.webgpu.self_test import self_test
+from pageloom.engine.batch import RunnerLimits
+from pageloom.errors import InvalidArgument
+from pageloom.model.decoder import ModelDescription
+from pageloom.model.layer_ops import Decoder
+from pageloom.model.source import RangedSource
+from pageloom.progress import OnProgress, Progress, ignore_progress
+
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSettings:
+    """What a caller may choose; None takes a default for the class of adapter."""
+
+    prefer: Literal["gpu", "software"] | None = None
+    block_size: int = 16
+    num_blocks: int | None = None
+    """KV blocks of the pool; by default as many as `kv_memory` holds."""
+    kv_memory: int | None = None
+    """Bytes for the KV pool, over all layers."""
+    context_length: int | None = None
+    """Tokens that one sequence may have; by default the model's context, if the pool holds it."""
+    max_tokens: int | None = None
+    """New tokens a step."""
+    max_sequences: int | None = None
+    """Sequences a step."""
+    max_candidates: int = 64
+    max_adjustments: int = 4096
+
+
+DEFAULT_KV_MEMORY = {"software": 256 * MEBIBYTE, "gpu": 512 * MEBIBYTE}
+DEFAULT_MAX_TOKENS = {"software": 64, "gpu": 512}
+DEFAULT_MAX_SEQUENCES = {"software": 32, "gpu": 64}
+
+
+def choose_limits(info: DeviceInfo, decoder: Decoder, settings: RunnerSettings) -> RunnerLimits:
+    """The limits of a Runner for this device and model.
+
+    Raises `InvalidArgument` for settings that cannot be, `CapacityExceeded` where not one KV block fits.
+    """
+    check_block_size(settings.block_size)
+    for name in ("num_blocks", "kv_memory", "context_length", "max_tokens", "max_sequences", "max_candidates"):
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise InvalidArgument(f"{name} is {value}; it has to be at least 1", param=name)
+    adapter_class = info.adapter_class
+    budget = settings.kv_memory or DEFAULT_KV_MEMORY[adapter_class]
+    fitting = blocks_within(info, decoder, settings.block_size, budget)
+    num_blocks = fitting if settings.num_blocks is None else settings.num_blocks
+    context_length = min(settings.context_length or decoder.context_length, decoder.context_length)
+    max_tokens = settings.max_tokens or DEFAULT_MAX_TOKENS[adapter_class]
+    return RunnerLimits(
+        max_tokens=max_tokens,
+        max_sequences=min(settings.max_sequences or DEFAULT_MAX_SEQUENCES[adapter_class], max_tokens),
+        num_blocks=num_blocks,
+        block_size=settings.block_size,
+        max_blocks_per_sequence=min(num_blocks, -(-context_length // settings.block_size)),
+        max_candidates=min(settings.max_candidates, decoder.vocab_size),
+        max_adjustments=settings.max_adjustments,
+        vocab_size=decoder.vocab_size,
+    )
+
+
+async def load_runner(
+    device: Device,
+    source: RangedSource,
+    description: ModelDescription,
+    settings: RunnerSettings,
+    on_progress: OnProgress = ignore_progress,
+) -> WebGpuRunner:
+    """Check the device, allocate the pool, upload the weights and compile. The runner owns `device`; where this
+    raises, the device is closed.
+
+    Raises `DeviceError` for a device that computes wrongly, `OutOfMemory`, `NotSupported`, and what the source raises.
+    """
+    try:
+        decoder = description.decoder
+        limits = choose_limits(device.info, decoder, settings)
+        programs = ProgramCache(device)
+        await self_test(device, programs)
+        cache = allocate_kv_cache(device, decoder, limits.num_blocks, limits.block_size)
+        await device.settle()
+        on_progress(Progress("weights", 0, 1))
+        weights = await load_decoder_weights(device, programs, source, description, on_progress)
+        runner = WebGpuRunner(device, programs, DecoderPlan(device, decoder, weights, cache, limits), limits)
+        await device.settle()
+        await runner.compile(on_progress)
+    except BaseException:
+        device.close()
+        raise
+    return runner

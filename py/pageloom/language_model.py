@@ -1,0 +1,219 @@
+"""A loaded model: prompts in, completions out, natively and in the tab alike.
+
+model = await pageloom.load("model.gguf")
+completions = await model.generate(["What is gravity?", "What is a page table?"], max_tokens=32)
+await model.close()
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pageloom.backends.webgpu.load import RunnerSettings, load_runner
+from pageloom.backends.webgpu.runner import WebGpuRunner
+from pageloom.engine.core import EngineConfig
+from pageloom.engine.engine import Engine, RequestHandle
+from pageloom.engine.events import Completion, Event
+from pageloom.engine.sampling_params import SamplingParams
+from pageloom.engine.snapshot import EngineSnapshot, EngineStats
+from pageloom.errors import InvalidArgument, PageloomError
+from pageloom.home import Home, current_home
+from pageloom.jobs import Job, Message, RefusedJob, error_row, parse_job, result_row
+from pageloom.model.chat_encoding import chat_template_of, encode_chat
+from pageloom.model.chat_template import ChatTemplate
+from pageloom.model.decoder import ModelDescription, load_model_description
+from pageloom.model.gguf_tokenizer import GgufTokenizer, build_tokenizer
+from pageloom.model.text_stream import TextStream
+from pageloom.progress import OnProgress, Progress, ignore_progress
+
+OnEvent = Callable[[int, Event], None]
+OnRow = Callable[[dict[str, object]], None]
+
+
+class LanguageModel:
+    """One model on one device, with its engine. Belongs to the event loop that made it."""
+
+    def __init__(
+        self,
+        description: ModelDescription,
+        tokenizer: GgufTokenizer,
+        template: ChatTemplate,
+        runner: WebGpuRunner,
+        engine: Engine,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        self.description = description
+        self.tokenizer = tokenizer
+        self.template = template
+        self.warnings = warnings
+        """What a user should be told about the file."""
+        self.engine = engine
+        self._runner = runner
+
+    @property
+    def name(self) -> str:
+        """What the file calls the model, or its architecture."""
+        return self.description.gguf.metadata.text("general.name", self.description.decoder.architecture)
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of one sequence, prompt and answer: the model's context or what the pool can hold."""
+        limits = self._runner.limits
+        pool = min(limits.num_blocks, limits.max_blocks_per_sequence) * limits.block_size
+        return min(self.description.decoder.context_length, pool)
+
+    def explain(self) -> dict[str, Any]:
+        """The adapter, the memory, and which program runs each kind of operation, with why not a faster one."""
+        return self._runner.explain()
+
+    def stats(self) -> EngineStats:
+        return self.engine.stats()
+
+    def snapshot(self) -> EngineSnapshot:
+        return self.engine.snapshot()
+
+    def encode_job(self, job: Job) -> list[int]:
+        """The token ids of a job's prompt. User text never becomes a control token, except in a raw prompt."""
+        if job.kind == "prompt_ids":
+            return list(job.prompt_ids)
+        if job.kind == "prompt" and job.raw:
+            ids = self.tokenizer.encode(job.prompt, allow_special=True)
+            bos = self.tokenizer.bos_id
+            return [bos, *ids] if self.tokenizer.add_bos and bos is not None and ids[:1] != [bos] else ids
+        messages: Sequence[Message] = job.messages
+        if job.kind == "prompt":
+            messages = ({"role": "user", "content": job.prompt},)
+        return encode_chat(self.tokenizer, self.template, messages)
+
+    def start(self, job: Job, *, request_id: str | None = None) -> RequestHandle:
+        """Queue a job; its tokens come from the handle. Raises as `Engine.submit` does."""
+        return self.engine.submit(self.encode_job(job), job.sampling, request_id=request_id)
+
+    async def generate(
+        self, prompts: Sequence[str | Sequence[Message]], *, on_event: OnEvent | None = None, **sampling: Any
+    ) -> list[Completion]:
+        """Answer prompts (texts, or lists of `{"role", "content"}` messages) all at once, in order.
+
+        `sampling` are fields of `SamplingParams` for all of them. `on_event` gets (index, event) as tokens come. Where
+        one prompt fails, the others are aborted and its error is raised.
+        """
+        params = SamplingParams(**sampling)
+        jobs = [
+            Job(index, "prompt", prompt=prompt, sampling=params)
+            if isinstance(prompt, str)
+            else Job(index, "messages", messages=tuple(prompt), sampling=params)
+            for index, prompt in enumerate(prompts)
+        ]
+        handles: list[RequestHandle] = []
+        try:
+            handles.extend(self.start(job) for job in jobs)
+            return list(
+                await asyncio.gather(*(_follow(index, handle, on_event) for index, handle in enumerate(handles)))
+            )
+        finally:
+            for handle in handles:
+                handle.abort()
+
+    async def run_batch(
+        self,
+        jobs: Iterable[Job | RefusedJob | dict[str, Any]],
+        *,
+        on_event: OnEvent | None = None,
+        on_row: OnRow | None = None,
+    ) -> list[dict[str, object]]:
+        """Run jobs all at once: a row for each, in order, as `jobs.result_row` and `jobs.error_row` make them.
+
+        A job that cannot run has an error row and the others go on. `on_row` gets each row as it is finished.
+        """
+
+        async def run(index: int, job: Job | RefusedJob | dict[str, Any]) -> dict[str, object]:
+            try:
+                if isinstance(job, dict):
+                    job = parse_job(index, job)
+                if isinstance(job, RefusedJob):
+                    raise job.error
+                completion = await _follow(index, self.start(job), on_event)
+                row = result_row(index, completion, self.tokenizer.token_bytes)
+            except PageloomError as error:
+                row = error_row(index, error)
+            if on_row is not None:
+                on_row(row)
+            return row
+
+        return list(await asyncio.gather(*(run(index, job) for index, job in enumerate(jobs))))
+
+    async def close(self) -> None:
+        """Abort what runs and give the device back. Safe to call twice."""
+        await self.engine.close()
+
+
+class _Detokenizer:
+    """Text of the tokens of one request."""
+
+    def __init__(self, tokenizer: GgufTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._stream = TextStream()
+
+    def feed(self, token_id: int) -> str:
+        return self._stream.push(self._tokenizer.token_bytes(token_id))
+
+    def finish(self) -> str:
+        return self._stream.finish()
+
+
+async def _follow(index: int, handle: RequestHandle, on_event: OnEvent | None) -> Completion:
+    if on_event is not None:
+        async for event in handle:
+            on_event(index, event)
+    return await handle.result()
+
+
+async def load(
+    model: Any,
+    *,
+    backend: str = "webgpu",
+    settings: RunnerSettings | None = None,
+    engine: EngineConfig | None = None,
+    on_progress: OnProgress = ignore_progress,
+    home: Home | None = None,
+) -> LanguageModel:
+    """Load a GGUF model: a path or URL; in the tab also a File or Blob.
+
+    Raises `BadModelFile` or `NotSupported` for the file, `NotSupported` where there is no WebGPU, `CapacityExceeded`
+    and `OutOfMemory` where the model or its KV cache does not fit.
+    """
+    if backend != "webgpu":
+        raise InvalidArgument(f"the backend {backend!r} is not known; known is webgpu", param="backend")
+    home = home or current_home()
+    on_progress(Progress("header", 0, 1))
+    source = await home.open_source(model)
+    description = await load_model_description(source)
+    runner = await load_runner(
+        await home.open_device(prefer=(settings or RunnerSettings()).prefer),
+        source,
+        description,
+        settings or RunnerSettings(),
+        on_progress,
+    )
+    try:
+        tokenizer = build_tokenizer(description.gguf, home.tokenizer_core)
+        if tokenizer.vocab_size > description.decoder.vocab_size:
+            raise InvalidArgument(
+                f"the tokenizer has {tokenizer.vocab_size} tokens and the model {description.decoder.vocab_size}",
+                param="model",
+            )
+        template, template_warnings = chat_template_of(tokenizer)
+        running = Engine(
+            runner,
+            context_length=description.decoder.context_length,
+            stop_ids=tokenizer.stop_ids,
+            detokenizer=lambda: _Detokenizer(tokenizer),
+            config=engine,
+        )
+    except BaseException:
+        runner.close()
+        raise
+    warnings = (*description.warnings, *template_warnings)
+    return LanguageModel(description, tokenizer, template, runner, running, warnings)
