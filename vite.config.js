@@ -6,7 +6,7 @@ const web = resolve(import.meta.dirname, 'web');
 // Pyodide imports Node's modules only under Node.
 const external = [/^node:/];
 
-export default defineConfig({
+export default defineConfig(({ command }) => ({
   root: web,
   // Relative addresses: the built page works in any folder of any server.
   base: './',
@@ -38,7 +38,9 @@ export default defineConfig({
           dest: 'pyodide',
         },
         { src: '../build/wheels/*', dest: 'wheels' },
+        // The built page leaves the model to its server.
+        ...(command === 'serve' ? [{ src: '../models/*.gguf', dest: 'model' }] : []),
       ],
     }),
   ],
-});
+}));
