@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pageloom.backends.webgpu.device import DeviceInfo
 from pageloom.backends.webgpu.load import RunnerSettings, load_runner
 from pageloom.backends.webgpu.runner import WebGpuRunner
 from pageloom.engine.core import EngineConfig
@@ -56,6 +57,11 @@ class LanguageModel:
     def name(self) -> str:
         """What the file calls the model, or its architecture."""
         return self.description.gguf.metadata.text("general.name", self.description.decoder.architecture)
+
+    @property
+    def device_info(self) -> DeviceInfo:
+        """The adapter that computes."""
+        return self._runner.device_info
 
     @property
     def context_length(self) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pageloom.backends.webgpu.buckets import bucket_for, powers_of_two
 from pageloom.backends.webgpu.decoder_plan import BodyBucket, DecoderPlan, HeadBucket
-from pageloom.backends.webgpu.device import Copy, Device, Dispatch, Pipeline, Recording
+from pageloom.backends.webgpu.device import Copy, Device, DeviceInfo, Dispatch, Pipeline, Recording
 from pageloom.backends.webgpu.program import PlannedDispatch, ProgramKey, Programs
 from pageloom.backends.webgpu.step_layout import StepLayout
 from pageloom.engine.batch import RowCandidates, RunnerLimits, StepBatch, StepTicket
@@ -117,8 +117,12 @@ class WebGpuRunner:
             rows.append(RowCandidates(token_ids, logits, logsumexp))
         return tuple(rows)
 
+    @property
+    def device_info(self) -> DeviceInfo:
+        return self._device.info
+
     def explain(self) -> dict[str, Any]:
-        """The adapter, the KV pool, and the program variants of a single decode and of the largest step, with reasons."""
+        """The adapter, the KV pool, and which variants a single decode and the largest step run, with reasons."""
         info, limits = self._device.info, self._limits
         longest = self._kv_buckets[-1]
         return {
