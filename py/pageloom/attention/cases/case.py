@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from pageloom.attention.onnx.spec import OnnxAttentionSpec
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.attention.scatter.spec import TensorScatterSpec
 from pageloom.attention.tensors import Tensor
+from pageloom.attention.vectors import Vector
 
 Operator = Literal["paged_attention", "group_query_attention", "onnx_attention", "tensor_scatter"]
 Spec = PagedAttentionSpec | GroupQueryAttentionSpec | OnnxAttentionSpec | TensorScatterSpec
@@ -50,9 +51,18 @@ class Case:
         """What the float64 reference gives for `inputs`, or for the case's own, by ONNX output name."""
         return self.expect(self.inputs() if inputs is None else inputs)
 
-    def attributes(self) -> dict[str, object]:
-        """The spec as plain values, for JSON."""
-        return asdict(self.spec)
+    def vector(self) -> Vector:
+        """The case in plain bytes, to be written to a file and run where there is no numpy."""
+        inputs = self.inputs()
+        return Vector(
+            name=self.name,
+            operator=self.operator,
+            spec=self.spec,
+            needs=self.needs,
+            guards=self.guards,
+            inputs={name: as_tensor(array) for name, array in inputs.items()},
+            expected=self.expected(inputs),
+        )
 
 
 def compare(case: Case, outputs: Mapping[str, Tensor | Array]) -> Verdict:

@@ -37,19 +37,18 @@ def _quantized() -> Iterator[Case]:
         for quant_type in ("PER_TENSOR", "PER_CHANNEL"):
             kind = _both(element, quant_type)
             name = f"{element}/{quant_type.lower()}"
+            is_int8 = element == "int8"
             yield paged_case(f"{name}/decode", quick=True, **kind, **DECODE)
             yield paged_case(f"{name}/ragged", quick=True, **kind, **RAGGED)
             yield paged_case(f"{name}/large_poison", poison="large", **kind, **RAGGED)
             yield paged_case(f"{name}/rotary_packed", packed=True, do_rotary=True, quick=True, **kind, **RAGGED)
-            yield paged_case(
-                f"{name}/qk_norm_slots", qk_norm=True, slots="given", quick=element == "int8", **kind, **RAGGED
-            )
+            yield paged_case(f"{name}/qk_norm_slots", qk_norm=True, slots="given", quick=is_int8, **kind, **RAGGED)
             yield paged_case(
                 f"{name}/window_softcap",
                 local_window_size=20,
                 softcap=50.0,
                 recycle=True,
-                quick=element != "int8",
+                quick=not is_int8,
                 **kind,
                 **RAGGED,
             )
@@ -68,9 +67,7 @@ def _quantized() -> Iterator[Case]:
                 yield paged_case(
                     f"{name}/block_{block_size}", block_size=block_size, **kind, new=(1, 40), past=(300, 0)
                 )
-            yield paged_case(
-                f"{name}/float32", dtype="float32", quick=element == "int8", **kind, new=(1, 19), past=(70, 13)
-            )
+            yield paged_case(f"{name}/float32", dtype="float32", quick=is_int8, **kind, new=(1, 19), past=(70, 13))
             yield paged_case(f"{name}/bfloat16", dtype="bfloat16", **kind, new=(1, 19), past=(70, 13))
     yield paged_case(
         "int4/long",

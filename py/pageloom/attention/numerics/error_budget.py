@@ -57,7 +57,8 @@ def output_budget(dtype: DType, errors: AttentionErrors, mass: Float64, output: 
     """Absolute bound for every element of a row `output[..., :]`; 0 for rows that must be exactly 0."""
     u = UNIT_ROUNDOFF[dtype]
     size = np.abs(output).max(axis=-1)
-    budget: Float64 = mass * (errors.weight + u) + size * u + SMALLEST_NORMAL[dtype]
+    flushed = 2 * SMALLEST_NORMAL[dtype]
+    budget: Float64 = mass * (errors.weight + u) + size * u + flushed
     return np.where(mass > 0, budget, 0.0)
 
 

@@ -20,6 +20,7 @@ class Attended:
     - `log_sum_exp` `[..., R]`: natural logarithm of the denominator, the sink's share in it; -inf where it is 0;
     - `mass` `[..., R]`: the largest channel of weights @ |values|, what an error of the weights is multiplied with;
     - `logit_mass` `[..., R]`: the largest |scale| * (|q|.|k|) of the visible keys, the same for the products;
+    - `product_mass` `[..., R]`: the same of all keys;
     - `logit_size` `[..., R]`: the largest magnitude of a visible logit.
     """
 
@@ -30,6 +31,7 @@ class Attended:
     log_sum_exp: Float64
     mass: Float64
     logit_mass: Float64
+    product_mass: Float64
     logit_size: Float64
 
 
@@ -50,8 +52,8 @@ def attend(
     that are not `visible` `[..., R, L]` are left out. `sink` `[..., R]` is one more logit of each row, without a value.
     A key that no row sees may hold anything, NaN included.
     """
-    seen = np.any(visible, axis=-2, keepdims=True).swapaxes(-1, -2)
-    keys, values = np.where(seen, keys, 0.0), np.where(seen, values, 0.0)
+    # A weight of 0 does not silence a NaN or an infinity, so what no row sees leaves the values altogether.
+    values = np.where(np.any(visible, axis=-2, keepdims=True).swapaxes(-1, -2), values, 0.0)
     products = scale * (query @ keys.swapaxes(-1, -2))
     logits = softcap * np.tanh(products / softcap) if softcap > 0 else products
     if bias is not None:
@@ -77,6 +79,7 @@ def attend(
         log_sum_exp=log_sum_exp,
         mass=(weights @ np.abs(values)).max(axis=-1, initial=0.0),
         logit_mass=np.where(visible, magnitudes, 0.0).max(axis=-1, initial=0.0),
+        product_mass=magnitudes.max(axis=-1, initial=0.0),
         logit_size=np.abs(np.where(visible, logits, 0.0)).max(axis=-1, initial=0.0),
     )
 
