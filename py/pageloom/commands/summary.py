@@ -24,3 +24,7 @@ def print_summary(
         f"adapter: {adapter}",
     ]
     print("\n".join(lines), file=stream)
+
+
+def adapter_name(description: str, adapter_class: str, *, has_f16: bool, home: str) -> str:
+    return f"{description} ({adapter_class}, {'native' if has_f16 else 'packed'} f16), {home}"

@@ -15,7 +15,7 @@ from pageloom.commands.batch_files import PREFERENCES, RowWriter
 from pageloom.commands.browser import find_browser
 from pageloom.commands.page_files import find_page
 from pageloom.commands.page_server import PageServer, serving
-from pageloom.commands.summary import print_summary
+from pageloom.commands.summary import adapter_name, print_summary
 from pageloom.commands.tab_driver import TabListener, open_tab, run_batch
 from pageloom.commands.terminal import ProgressLine
 from pageloom.jobs import Job, RefusedJob, error_row
@@ -85,12 +85,10 @@ def _run_jobs(
     # A row is told as it ends so that it is written at once; the outcome has them all, told or not.
     for row in run.results:
         write(row)
-    print_summary(sys.stderr, run.results, run.seconds, run.stats, _adapter_name(run.adapter))
-
-
-def _adapter_name(adapter: Mapping[str, Any]) -> str:
-    name = adapter["description"] or f"{adapter['vendor']} {adapter['architecture']}"
-    return f"{name} ({adapter['adapter_class']}, {'native' if adapter['f16'] else 'packed'} f16), in a browser tab"
+    found = run.adapter
+    description = found["description"] or f"{found['vendor']} {found['architecture']}"
+    adapter = adapter_name(description, found["adapter_class"], has_f16=found["f16"], home="in a browser tab")
+    print_summary(sys.stderr, run.results, run.seconds, run.stats, adapter)
 
 
 @contextmanager
