@@ -5,6 +5,7 @@
  * Loading this file touches nothing of the browser's; it serves a page and a worker alike.
  */
 
+import { Recording } from './recording.js';
 import { StagingPool } from './staging.js';
 
 const USEFUL_FEATURES = ['shader-f16', 'subgroups', 'timestamp-query'];
@@ -13,22 +14,6 @@ const UPLOAD_CHUNK = 4 * 1024 * 1024;
 
 /**
  * @typedef {'InvalidArgument' | 'NotSupported' | 'BadModelFile' | 'DeviceError' | 'OutOfMemory' | 'DeviceLost'} ErrorKind
- *
- * @typedef {object} Dispatch  `buffers[i]` is binding i of group 0; `grid` counts workgroups.
- * @property {GPUComputePipeline} pipeline
- * @property {GPUBuffer[]} buffers
- * @property {[number, number, number]} grid
- * @property {string} label
- *
- * @typedef {object} Copy  Offsets and size in bytes, multiples of 4.
- * @property {GPUBuffer} source
- * @property {number} sourceOffset
- * @property {GPUBuffer} target
- * @property {number} targetOffset
- * @property {number} size
- *
- * @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} BoundDispatch
- * @typedef {{label: string, runs: Array<{dispatches: BoundDispatch[]} | {copies: Copy[]}>}} Recording
  *
  * @typedef {object} RangedSource  What the bytes of a model are read from.
  * @property {number} size
@@ -120,8 +105,6 @@ export class GpuDevice {
   #waiting = new Set();
   /** @type {GpuError[]} Refusals that no caller has heard of yet. */
   #faults = [];
-  /** @type {WeakMap<GPUComputePipeline, GPUBindGroupLayout>} */
-  #layouts = new WeakMap();
   /** @type {{HEAPU8: Uint8Array<ArrayBuffer>} | null} */
   #memory = null;
 
@@ -236,48 +219,18 @@ export class GpuDevice {
   }
 
   /**
-   * @param {Array<Dispatch | Copy>} commands
+   * An empty recording, to be filled and then submitted as often as wanted.
    * @param {string} label
-   * @returns {Recording}
    */
-  record(commands, label) {
+  startRecording(label) {
     this.#checkPresent();
-    /** @type {Recording['runs']} */
-    const runs = [];
-    for (const command of commands) {
-      const last = runs.at(-1);
-      if ('pipeline' in command) {
-        const bound = this.#bind(command);
-        if (last && 'dispatches' in last) last.dispatches.push(bound);
-        else runs.push({ dispatches: [bound] });
-      } else {
-        if (last && 'copies' in last) last.copies.push(command);
-        else runs.push({ copies: [command] });
-      }
-    }
-    return { label, runs };
-  }
-
-  /**
-   * @param {Dispatch} dispatch
-   * @returns {BoundDispatch}
-   */
-  #bind({ pipeline, buffers, grid, label }) {
-    const layout = this.#layouts.get(pipeline) ?? pipeline.getBindGroupLayout(0);
-    this.#layouts.set(pipeline, layout);
-    const entries = buffers.map((buffer, binding) => ({ binding, resource: { buffer } }));
-    return { pipeline, bindGroup: this.#device.createBindGroup({ label, layout, entries }), grid };
+    return new Recording(this.#device, label);
   }
 
   /** @param {Recording} recording */
-  submit({ label, runs }) {
+  submit(recording) {
     this.#checkPresent();
-    const encoder = this.#device.createCommandEncoder({ label });
-    for (const run of runs) {
-      if ('dispatches' in run) encodePass(encoder, run.dispatches);
-      else for (const copy of run.copies) encodeCopy(encoder, copy);
-    }
-    this.#queue.submit([encoder.finish()]);
+    this.#queue.submit([recording.encode()]);
   }
 
   /**
@@ -357,30 +310,6 @@ export class GpuDevice {
         .finally(() => this.#waiting.delete(reject));
     });
   }
-}
-
-/**
- * @param {GPUCommandEncoder} encoder
- * @param {BoundDispatch[]} dispatches
- */
-function encodePass(encoder, dispatches) {
-  const pass = encoder.beginComputePass();
-  let current = null;
-  for (const { pipeline, bindGroup, grid } of dispatches) {
-    if (pipeline !== current) pass.setPipeline(pipeline);
-    current = pipeline;
-    pass.setBindGroup(0, bindGroup);
-    pass.dispatchWorkgroups(grid[0], grid[1], grid[2]);
-  }
-  pass.end();
-}
-
-/**
- * @param {GPUCommandEncoder} encoder
- * @param {Copy} copy
- */
-function encodeCopy(encoder, { source, sourceOffset, target, targetOffset, size }) {
-  encoder.copyBufferToBuffer(source, sourceOffset, target, targetOffset, size);
 }
 
 /** @param {GPUError} error */

@@ -1,0 +1,76 @@
+/** @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} BoundDispatch */
+/** @typedef {[source: GPUBuffer, sourceOffset: number, target: GPUBuffer, targetOffset: number, size: number]} Copy */
+
+/** Commands written down once, with their bind groups made, and encoded again each time they are submitted. */
+export class Recording {
+  #device;
+  #label;
+  /** @type {Array<{dispatches: BoundDispatch[]} | {copies: Copy[]}>} A compute pass each, or the copies between two. */
+  #runs = [];
+  /** @type {Map<GPUComputePipeline, GPUBindGroupLayout>} */
+  #layouts = new Map();
+
+  /**
+   * @param {GPUDevice} device
+   * @param {string} label
+   */
+  constructor(device, label) {
+    this.#device = device;
+    this.#label = label;
+  }
+
+  /**
+   * Adds a dispatch of x * y * z workgroups; the i-th buffer is binding i of group 0.
+   * @param {GPUComputePipeline} pipeline
+   * @param {number} x
+   * @param {number} y
+   * @param {number} z
+   * @param {string} label
+   * @param {GPUBuffer[]} buffers
+   */
+  dispatch(pipeline, x, y, z, label, ...buffers) {
+    const layout = this.#layouts.get(pipeline) ?? pipeline.getBindGroupLayout(0);
+    this.#layouts.set(pipeline, layout);
+    const entries = buffers.map((buffer, binding) => ({ binding, resource: { buffer } }));
+    const bindGroup = this.#device.createBindGroup({ label, layout, entries });
+    const last = this.#runs.at(-1);
+    if (last && 'dispatches' in last) last.dispatches.push({ pipeline, bindGroup, grid: [x, y, z] });
+    else this.#runs.push({ dispatches: [{ pipeline, bindGroup, grid: [x, y, z] }] });
+  }
+
+  /**
+   * Adds a copy; offsets and size in bytes, multiples of 4.
+   * @param {Copy} copy
+   */
+  copy(...copy) {
+    const last = this.#runs.at(-1);
+    if (last && 'copies' in last) last.copies.push(copy);
+    else this.#runs.push({ copies: [copy] });
+  }
+
+  /** @returns {GPUCommandBuffer} */
+  encode() {
+    const encoder = this.#device.createCommandEncoder({ label: this.#label });
+    for (const run of this.#runs) {
+      if ('dispatches' in run) encodePass(encoder, run.dispatches);
+      else for (const copy of run.copies) encoder.copyBufferToBuffer(...copy);
+    }
+    return encoder.finish();
+  }
+}
+
+/**
+ * @param {GPUCommandEncoder} encoder
+ * @param {BoundDispatch[]} dispatches
+ */
+function encodePass(encoder, dispatches) {
+  const pass = encoder.beginComputePass();
+  let current = null;
+  for (const { pipeline, bindGroup, grid } of dispatches) {
+    if (pipeline !== current) pass.setPipeline(pipeline);
+    current = pipeline;
+    pass.setBindGroup(0, bindGroup);
+    pass.dispatchWorkgroups(grid[0], grid[1], grid[2]);
+  }
+  pass.end();
+}
