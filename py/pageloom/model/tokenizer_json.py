@@ -1,6 +1,6 @@
 """A GGUF vocabulary as a `tokenizer.json`, the format of Hugging Face's tokenizer libraries.
 
-It holds no control and no user-defined token: those are split off before (see `gguf_tokenizer`), so no text that a
+It holds no control and no user-defined token (but, where some byte has no token, the unknown one): those are split off before (see `gguf_tokenizer`), so no text that a
 library gets can become one, and every library does the same.
 """
 
@@ -110,10 +110,12 @@ def _sentencepiece(vocabulary: Vocabulary) -> dict[str, Any]:
     pieces = vocabulary.ids_by_text(TokenKind.NORMAL)
     assert vocabulary.scores is not None
     merges = _ranked_merges(pieces, vocabulary.scores)
-    vocab = pieces | vocabulary.ids_by_text(TokenKind.BYTE)
-    unknown = vocabulary.texts[vocabulary.unknown_id] if vocabulary.unknown_id is not None else None
-    if unknown is not None:
-        vocab.setdefault(unknown, vocabulary.unknown_id or 0)
+    byte_tokens = vocabulary.ids_by_text(TokenKind.BYTE)
+    vocab = pieces | byte_tokens
+    unknown = None
+    if len(byte_tokens) < 256 and vocabulary.unknown_id is not None:
+        unknown = vocabulary.texts[vocabulary.unknown_id]
+        vocab[unknown] = vocabulary.unknown_id
     return _bpe(vocab, merges, unk_token=unknown, byte_fallback=True, fuse_unk=True)
 
 
