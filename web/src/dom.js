@@ -30,15 +30,24 @@ export function byId(id) {
   return node;
 }
 
+let lastId = 0;
+
 /**
- * A labelled control.
+ * A labelled control, with a hint that describes it.
  * @param {string} label
  * @param {HTMLElement} control
  * @param {string} [hint]
  */
 export function field(label, control, hint) {
-  const words = element('span', { class: 'field-label' }, label);
-  return element('label', { class: 'field' }, words, control, ...(hint ? [element('small', {}, hint)] : []));
+  lastId += 1;
+  control.id = `control-${lastId}`;
+  const words = element('label', { class: 'field-label', for: control.id }, label);
+  const group = element('div', { class: 'field' }, words, control);
+  if (hint) {
+    control.setAttribute('aria-describedby', `hint-${lastId}`);
+    group.append(element('small', { id: `hint-${lastId}` }, hint));
+  }
+  return group;
 }
 
 /**

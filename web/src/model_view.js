@@ -135,6 +135,8 @@ export class ModelView {
     const [, label, unit] = /** @type {(typeof STAGES)[number]} */ (STAGES.find(([name]) => name === stage));
     let line = this.#progress.querySelector(`[data-stage=${stage}]`);
     if (!line) {
+      // A stage that is too short to measure has ended when the next one starts.
+      for (const before of this.#progress.querySelectorAll('[data-unmeasured]')) before.classList.add('complete');
       line = element(
         'li',
         { 'data-stage': stage },
@@ -145,11 +147,14 @@ export class ModelView {
       this.#progress.append(line);
       this.#announcement.textContent = label;
     }
+    const measured = total > 1;
+    line.toggleAttribute('data-unmeasured', !measured);
     const bar = /** @type {HTMLProgressElement} */ (line.querySelector('progress'));
     bar.max = Math.max(total, 1);
     bar.value = done;
     const amount = /** @type {HTMLElement} */ (line.querySelector('.amount'));
-    amount.textContent = unit === 'bytes' ? `${bytesInWords(done)} of ${bytesInWords(total)}` : `${done} of ${total}`;
+    const shown = unit === 'bytes' ? [done, total].map(bytesInWords) : [done, total];
+    amount.textContent = measured ? shown.join(' of ') : '';
     line.classList.toggle('complete', done >= total);
   }
 

@@ -1,0 +1,119 @@
+"""What the page says when something is missing, wrong or gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+
+from pageloom.commands.browser import find_browser
+from pageloom.commands.page_files import DEFAULT_MODEL
+from pageloom.commands.page_server import PageServer
+
+LOADING_MS = 180_000
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def context(chromium: Browser) -> Iterator[BrowserContext]:
+    """A profile of its own: nothing is stored yet."""
+    context = chromium.new_context()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, built_page: PageServer) -> Page:
+    page = context.new_page()
+    page.goto(built_page.url)
+    return page
+
+
+def load_built_in(page: Page) -> None:
+    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    expect(page.get_by_role("button", name="Run 8 rows")).to_be_enabled(timeout=LOADING_MS)
+
+
+def test_a_file_that_is_no_model_is_refused_in_plain_words(page: Page) -> None:
+    page.get_by_label("GGUF file").set_input_files(
+        {"name": "notes.gguf", "mimeType": "application/octet-stream", "buffer": b"Dear diary, " * 500}
+    )
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("not a model that Pageloom reads", timeout=LOADING_MS)
+    expect(alert).to_contain_text("GGUF")
+    expect(page.get_by_role("button", name="Load SmolLM2 135M Instruct")).to_be_enabled()
+    expect(page.get_by_role("button", name="Load notes.gguf")).to_have_count(0)
+
+
+def test_a_truncated_model_is_refused_and_not_kept(page: Page) -> None:
+    with DEFAULT_MODEL.open("rb") as file:
+        start = file.read(8 * 2**20)
+    page.get_by_label("GGUF file").set_input_files(
+        {"name": "half.gguf", "mimeType": "application/octet-stream", "buffer": start}
+    )
+    expect(page.get_by_role("alert")).to_contain_text("not a model that Pageloom reads", timeout=LOADING_MS)
+    expect(page.get_by_role("button", name="Load half.gguf")).to_have_count(0)
+
+
+def test_a_model_that_the_server_lacks_is_said_with_its_address(page: Page) -> None:
+    page.route("**/model/*", lambda route: route.fulfill(status=404))
+    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    expect(page.get_by_role("alert")).to_contain_text("HTTP 404", timeout=LOADING_MS)
+
+
+def test_a_browser_without_a_webgpu_adapter_is_told_before_anything_is_fetched(
+    chromium: Browser, built_page: PageServer
+) -> None:
+    without = chromium.browser_type.launch(
+        executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"]
+    )
+    page = without.new_page()
+    fetched: list[str] = []
+    page.on("request", lambda request: fetched.append(request.url))
+    page.goto(built_page.url)
+    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    expect(page.get_by_role("alert")).to_contain_text("This browser has no WebGPU here")
+    assert not [url for url in fetched if "pyodide" in url or "gguf" in url]
+    without.close()
+
+
+def test_a_lost_device_is_said_and_the_model_loads_again_from_the_browser(context: BrowserContext, page: Page) -> None:
+    load_built_in(page)
+    crash = context.new_page()
+    crash.goto("chrome://gpucrash")
+    banner = page.get_by_role("alert")
+    expect(banner).to_contain_text("The GPU went away", timeout=30_000)
+    banner.get_by_role("button", name="Load the model again").click()
+    expect(page.get_by_role("button", name="Run 8 rows")).to_be_enabled(timeout=LOADING_MS)
+    expect(banner).to_be_hidden()
+
+
+def test_a_model_is_fetched_once_and_then_read_from_the_browsers_storage(page: Page) -> None:
+    fetched: list[str] = []
+
+    def count(route: Route) -> None:
+        fetched.append(route.request.method)
+        route.continue_()
+
+    page.context.route(re.compile(r"\.gguf$"), count)
+    load_built_in(page)
+    assert fetched == ["HEAD", "GET"]
+    page.reload()
+    expect(page.get_by_role("button", name="Load SmolLM2-135M-Instruct.Q4_1.gguf")).to_be_visible()
+    load_built_in(page)
+    assert fetched == ["HEAD", "GET", "HEAD"]
+    page.reload()
+    page.get_by_role("button", name="Remove SmolLM2-135M-Instruct.Q4_1.gguf").click()
+    expect(page.get_by_role("button", name="Load SmolLM2-135M-Instruct.Q4_1.gguf")).to_have_count(0)
+
+
+def test_a_load_that_is_cancelled_leaves_nothing_and_can_be_started_again(page: Page) -> None:
+    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    expect(page.get_by_text("Start Python")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("button", name="Load SmolLM2 135M Instruct")).to_be_enabled()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    load_built_in(page)

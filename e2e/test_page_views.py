@@ -1,0 +1,158 @@
+"""The page as a user sees it, with the built-in model: batch, chat and memory views."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from pageloom.commands.page_server import PageServer
+
+LOADING_MS = 180_000
+ANSWERING_MS = 120_000
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Browser, built_page: PageServer) -> Iterator[Page]:
+    page = chromium.new_page()
+    page.goto(built_page.url)
+    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    expect(page.get_by_role("button", name="Run 8 rows")).to_be_enabled(timeout=LOADING_MS)
+    yield page
+    page.close()
+
+
+def show(page: Page, view: str) -> Locator:
+    page.get_by_role("tab", name=view).click()
+    return page.get_by_role("tabpanel", name=view)
+
+
+def run_batch(page: Page, template: str, rows: str, max_tokens: int) -> Locator:
+    batch = show(page, "Batch")
+    batch.get_by_label("Template").fill(template)
+    batch.get_by_label("Rows", exact=True).fill(rows)
+    batch.get_by_label("Most tokens").fill(str(max_tokens))
+    batch.get_by_role("button", name=re.compile("^Run ")).click()
+    return batch
+
+
+def downloaded(page: Page, button: str) -> str:
+    with page.expect_download() as download:
+        page.get_by_role("button", name=button).click()
+    return Path(download.value.path()).read_text()
+
+
+def test_a_load_tells_each_stage_and_whose_adapter_it_is(page: Page) -> None:
+    model = show(page, "Model")
+    for stage in ("Start Python", "Fetch the model", "Weights to the GPU", "Compile programs"):
+        expect(model.get_by_role("listitem").filter(has_text=stage)).to_have_class("complete")
+    expect(model.get_by_text("98.4 MB of 98.4 MB").first).to_be_visible()
+    expect(page.locator("#status")).to_contain_text("software adapter: slow")
+
+
+def test_all_rows_of_a_batch_are_answered_and_exported_as_they_are_shown(page: Page) -> None:
+    rows = ["word,colour", *(f'"w{n}, w",blue' for n in range(8))]
+    batch = run_batch(page, "Say {word} in {colour}", "\n".join(rows), max_tokens=3)
+    expect(batch.get_by_text("8 of 8 rows done")).to_be_visible(timeout=ANSWERING_MS)
+    lines = batch.locator("tbody tr")
+    shown = [lines.nth(index).locator(".output").text_content() for index in range(8)]
+    assert all(shown)
+    exported = list(csv.DictReader(io.StringIO(downloaded(page, "Export CSV"))))
+    assert [row["word"] for row in exported] == [f"w{n}, w" for n in range(8)]
+    assert [row["output"] for row in exported] == shown
+    assert {row["completion_tokens"] for row in exported} <= {"1", "2", "3"}
+    as_json = json.loads(downloaded(page, "Export JSON"))
+    assert [row["prompt"] for row in as_json] == [f"Say w{n}, w in blue" for n in range(8)]
+    assert [row["output"] for row in as_json] == shown
+
+
+def test_one_row_stops_alone_and_then_all(page: Page) -> None:
+    batch = run_batch(page, "Count from {start} to a thousand, in words.", "1\n2\n3", max_tokens=400)
+    states = batch.locator(".state")
+    expect(states).to_have_text(["running"] * 3, timeout=ANSWERING_MS)
+    batch.get_by_role("button", name="Stop row 2").click()
+    expect(states).to_have_text(["running", "stopped", "running"])
+    batch.get_by_role("button", name="Stop all").click()
+    expect(states).to_have_text(["stopped"] * 3)
+    assert all(batch.locator(".output").all_text_contents())
+
+
+def test_a_row_that_cannot_fit_fails_alone_with_the_numbers(page: Page) -> None:
+    batch = run_batch(page, "{text}", f"Hi\n{'word ' * 9000}", max_tokens=2)
+    expect(batch.get_by_text("2 of 2 rows done, 1 failed")).to_be_visible(timeout=ANSWERING_MS)
+    expect(batch.locator(".row-error")).to_contain_text(re.compile(r"\d{4}"))
+
+
+def test_rows_that_do_not_fit_the_template_say_what_to_change(page: Page) -> None:
+    batch = show(page, "Batch")
+    batch.get_by_label("Template").fill("no place for rows")
+    expect(batch.get_by_text("Put a {placeholder} in the template")).to_be_visible()
+    expect(batch.get_by_role("button", name="Run 0 rows")).to_be_disabled()
+
+
+def test_two_chats_answer_at_the_same_time_and_stop_each_for_itself(page: Page) -> None:
+    chat = show(page, "Chat")
+    chat.get_by_label("Most tokens").fill("300")
+    for title in ("Chat 1", "Chat 2"):
+        message = chat.get_by_label(f"Message in {title}")
+        message.fill("Tell me a long story about a lighthouse.")
+        message.press("Enter")
+    panes = [chat.get_by_role("region", name=title) for title in ("Chat 1", "Chat 2")]
+    answers = [pane.locator(".assistant") for pane in panes]
+    for answer in answers:
+        expect(answer).to_have_text(re.compile(r"\w{2}"), timeout=ANSWERING_MS)
+        expect(answer).to_have_attribute("aria-busy", "true")
+    panes[0].get_by_role("button", name="Stop").click()
+    expect(answers[0]).to_contain_text("(stopped)")
+    before = answers[1].text_content() or ""
+    expect(answers[1]).not_to_have_text(before, timeout=ANSWERING_MS)
+    expect(answers[1]).to_have_attribute("aria-busy", "true")
+    panes[1].get_by_role("button", name="Stop").click()
+    expect(answers[1]).to_contain_text("(stopped)")
+
+
+def test_the_memory_view_tells_which_pages_are_owned_and_shared(page: Page) -> None:
+    beginning = "The quick brown fox jumps over the lazy dog and then it rests for a while. " * 3
+    run_batch(page, f"{beginning}{{end}}", "Why?\nHow?\nWhen?", max_tokens=200)
+    memory = show(page, "Memory")
+    picture = memory.get_by_role("img")
+    expect(picture).to_have_attribute(
+        "aria-label",
+        re.compile("[1-9][0-9]* owned by one request, [1-9][0-9]* shared by several"),
+        timeout=ANSWERING_MS,
+    )
+    requests = memory.locator("tbody tr")
+    expect(requests).to_have_count(3)
+    expect(requests.first.locator("td").last).not_to_have_text("0")
+    show(page, "Batch").get_by_role("button", name="Stop all").click()
+    show(page, "Memory")
+    expect(memory.get_by_text("No request is live.")).to_be_visible()
+    expect(picture).to_have_attribute("aria-label", re.compile("0 owned by one request, 0 shared by several"))
+
+
+def test_the_page_answers_at_once_while_the_worker_computes(page: Page) -> None:
+    page.evaluate("""() => {
+      globalThis.longest = 0;
+      new PerformanceObserver((list) => {
+        for (const { duration } of list.getEntries()) globalThis.longest = Math.max(globalThis.longest, duration);
+      }).observe({ type: 'longtask' });
+    }""")
+    batch = run_batch(page, "Tell a story about {animal}.", "a cat\na dog\na fox\na hen", max_tokens=8)
+    expect(batch.get_by_text("4 of 4 rows done")).to_be_visible(timeout=ANSWERING_MS)
+    assert page.evaluate("longest") < 1000  # milliseconds; one step of the model takes longer
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_no_view_is_wider_than_the_window(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    for view in ("Model", "Batch", "Chat", "Memory"):
+        show(page, view)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
