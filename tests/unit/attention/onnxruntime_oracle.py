@@ -10,54 +10,118 @@ import onnxruntime
 from onnx import helper
 from onnx.helper import np_dtype_to_tensor_dtype
 
-OUTPUTS = {
-    "GroupQueryAttention": ("output", "present_key", "present_value", "output_qk"),
-    "Attention": ("Y", "present_key", "present_value", "qk_matmul_output"),
-    "TensorScatter": ("present_cache",),
+from pageloom.attention.cases.case import Case, Inputs
+from pageloom.attention.cases.compare import Expected
+from pageloom.attention.group_query.check import INPUT_NAMES as GROUP_QUERY_INPUTS
+from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
+from pageloom.attention.numerics.dtypes import NUMPY_DTYPES
+from pageloom.attention.onnx.check import INPUT_NAMES as ATTENTION_INPUTS
+from pageloom.attention.paged.spec import PagedAttentionSpec
+from pageloom.attention.scatter.spec import INPUT_NAMES as SCATTER_INPUTS
+
+# operator -> (ONNX name, domain, inputs, outputs)
+NODES = {
+    "group_query_attention": (
+        "GroupQueryAttention",
+        "com.microsoft",
+        GROUP_QUERY_INPUTS,
+        ("output", "present_key", "present_value", "output_qk"),
+    ),
+    "onnx_attention": (
+        "Attention",
+        "",
+        ATTENTION_INPUTS,
+        ("Y", "present_key", "present_value", "qk_matmul_output"),
+    ),
+    "tensor_scatter": ("TensorScatter", "", SCATTER_INPUTS, ("present_cache",)),
 }
-DOMAINS = {"GroupQueryAttention": "com.microsoft", "Attention": "", "TensorScatter": ""}
 
 
-def attributes_of(spec: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The attributes of `spec` that differ from their defaults, as ONNX has them."""
-    given = {}
-    for field in fields(spec):
-        value = getattr(spec, field.name)
-        if field.name not in leave_out and (field.default is MISSING or value != field.default):
-            given[field.name] = int(value) if isinstance(value, bool) else value
-    return given
+def run_case(case: Case, inputs: Inputs, expected: dict[str, Expected]) -> dict[str, np.ndarray]:
+    """The outputs of `case` that are `expected`; raises what ONNX Runtime raises where it refuses."""
+    result_dtype = next(iter(inputs.values())).dtype
+    dtypes = {name: NUMPY_DTYPES[want.values.info.dtype] for name, want in expected.items()}
+    outputs = {name: result_dtype if dtype == np.float64 else dtype for name, dtype in dtypes.items()}
+    return run_node(case.operator, case.spec, inputs, outputs)
 
 
-def run_operator(
-    operator: str,
-    attributes: dict[str, Any],
-    input_names: tuple[str, ...],
-    inputs: dict[str, np.ndarray],
-    outputs: dict[str, np.dtype],
-    *,
-    opset: int = 24,
-) -> dict[str, np.ndarray]:
-    """The `outputs` (name -> element type) of one node; raises what ONNX Runtime raises where it refuses."""
+def run_node(operator: str, spec: Any, inputs: Inputs, outputs: dict[str, np.dtype]) -> dict[str, np.ndarray]:
+    """The `outputs` (name -> element type) of one node."""
+    node_type, domain, input_names, output_names = NODES[operator]
     used = [name if name in inputs else "" for name in input_names]
     while not used[-1]:
         used.pop()
-    node = helper.make_node(
-        operator,
-        used,
-        [name if name in outputs else "" for name in OUTPUTS[operator]],
-        domain=DOMAINS[operator],
-        **attributes,
-    )
+    given = [name if name in outputs else "" for name in output_names]
+    node = helper.make_node(node_type, used, given, domain=domain, **_attributes(spec))
     graph = helper.make_graph(
         [node],
-        operator,
+        node_type,
         [helper.make_tensor_value_info(n, np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()],
         [helper.make_tensor_value_info(n, np_dtype_to_tensor_dtype(d), None) for n, d in outputs.items()],
     )
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    opsets = [helper.make_opsetid("", getattr(spec, "opset", 24)), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return dict(zip(outputs, session.run(list(outputs), inputs), strict=True))
+
+
+def run_paged_case(case: Case, inputs: Inputs) -> np.ndarray:
+    """The output of a PagedAttention case, each sequence run by itself as a GroupQueryAttention over its own past."""
+    spec = case.spec
+    bounds = inputs["cumulative_sequence_length"].tolist()
+    heads = spec.num_heads + (0 if "key" in inputs else 2 * spec.kv_num_heads)
+    head_size = inputs["query"].shape[1] // heads
+    output = np.zeros((len(inputs["query"]), spec.num_heads * head_size), inputs["query"].dtype)
+    for row, past in enumerate(inputs["past_seqlens"].tolist()):
+        tokens = slice(bounds[row], bounds[row + 1])
+        if tokens.start < tokens.stop:
+            node = _sequence_inputs(inputs, row, tokens, past)
+            dtypes = {"output": output.dtype, **{f"present_{n}": node[f"past_{n}"].dtype for n in ("key", "value")}}
+            output[tokens] = run_node("group_query_attention", _sequence_spec(spec), node, dtypes)["output"][0]
+    return output
+
+
+def _sequence_inputs(inputs: Inputs, row: int, tokens: slice, past: int) -> Inputs:
+    total = past + tokens.stop - tokens.start
+    node = {name: inputs[name][None, tokens] for name in ("query", "key", "value") if name in inputs}
+    node |= {"seqlens_k": np.array([total - 1], np.int32), "total_sequence_length": np.array(total, np.int32)}
+    block_size = inputs["key_cache"].shape[1]
+    positions = np.arange(past)
+    blocks = inputs["block_table"][row, positions // block_size]
+    for name in ("key", "value"):
+        rows = inputs[f"{name}_cache"][blocks, positions % block_size].copy()
+        rows[blocks < 0] = 0
+        node[f"past_{name}"] = rows.swapaxes(0, 1)[None].copy()
+    optional = ("cos_cache", "sin_cache", "head_sink", "k_scale", "v_scale")
+    return node | {name: inputs[name] for name in optional if name in inputs}
+
+
+def _sequence_spec(spec: PagedAttentionSpec) -> GroupQueryAttentionSpec:
+    bits = {"NONE": 0}.get(spec.k_quant_type, 4 if spec.k_cache_dtype == "int4" else 8)
+    return GroupQueryAttentionSpec(
+        num_heads=spec.num_heads,
+        kv_num_heads=spec.kv_num_heads,
+        scale=spec.scale,
+        softcap=spec.softcap,
+        local_window_size=spec.local_window_size,
+        causal=spec.is_causal,
+        do_rotary=spec.do_rotary,
+        rotary_interleaved=spec.rotary_interleaved,
+        smooth_softmax=spec.use_smooth_softmax,
+        k_quant_type=spec.k_quant_type,
+        v_quant_type=spec.v_quant_type,
+        kv_cache_bit_width=bits,
+    )
+
+
+def _attributes(spec: Any) -> dict[str, Any]:
+    """The attributes that differ from their defaults, as ONNX has them; the opset is the model's."""
+    given = {}
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        if field.name != "opset" and (field.default is MISSING or value != field.default):
+            given[field.name] = int(value) if isinstance(value, bool) else value
+    return given

@@ -11,7 +11,7 @@ import numpy as np
 
 from pageloom.attention.cases.compare import Expected, Verdict, compare_outputs
 from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
-from pageloom.attention.numerics.dtypes import Array, Float64, as_tensor
+from pageloom.attention.numerics.dtypes import Array, Float64, as_tensor, as_tensors
 from pageloom.attention.onnx.spec import OnnxAttentionSpec
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.attention.scatter.spec import TensorScatterSpec
@@ -60,7 +60,7 @@ class Case:
             spec=self.spec,
             needs=self.needs,
             guards=self.guards,
-            inputs={name: as_tensor(array) for name, array in inputs.items()},
+            inputs=as_tensors(inputs),
             expected=self.expected(inputs),
         )
 

@@ -116,6 +116,7 @@ def _features() -> Iterator[Case]:
         quick=True,
         guards="the number of heads was used as the batch stride of a bias without heads",
     )
+    yield group_query_case("bias/spare_columns", rows=1, totals=(40, 9), capacity=48, bias=(2, 4), bias_spare=3)
     yield group_query_case("bias/chunk", rows=5, totals=(40,), capacity=0, bias=(1, 4))
     for mode in (1, 2):
         yield group_query_case(

@@ -41,7 +41,8 @@ class GroupQueryProblem:
 
     - `rows`: sequence_length of the call; `totals`: tokens of each sequence after it; `chunks`: query_seqlens, or () to
       leave it away; `capacity`: rows of the past, 0 for just the past, None for no past at all.
-    - `bias`: batch and head dimensions of the bias, or None; `shared`: key and value are empty.
+    - `bias`: batch and head dimensions of the bias, or None, and `bias_spare` columns beyond the total;
+      `shared`: key and value are empty.
     - `element`: of a quantised cache, or None.
     """
 
@@ -58,6 +59,7 @@ class GroupQueryProblem:
     rotary_dim: int = 0
     position_offset: int = 0
     bias: tuple[int, int] | None = None
+    bias_spare: int = 0
     head_sink: bool = False
     qk_norm: bool = False
     magnitude: float = 1.0
@@ -101,7 +103,7 @@ def make_inputs(problem: GroupQueryProblem, rng: np.random.Generator) -> Inputs:
         starts = inputs["seqlens_k"].astype(np.int64) + 1 - problem.rows + problem.position_offset
         inputs["position_ids"] = starts[:, None] + np.arange(problem.rows)
     if problem.bias:
-        inputs["attention_bias"] = normal(rng, (*problem.bias, problem.rows, total + 3), dtype)
+        inputs["attention_bias"] = normal(rng, (*problem.bias, problem.rows, total + problem.bias_spare), dtype)
     if problem.head_sink:
         inputs["head_sink"] = normal(rng, (spec.num_heads,), dtype, 2.0)
     if problem.qk_norm:

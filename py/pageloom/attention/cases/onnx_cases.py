@@ -34,11 +34,13 @@ def attention_case(
     flat: bool = False,
     mask: Mask = "",
     nonpad: tuple[int, ...] = (),
+    padding: float = np.nan,
     quick: bool = False,
     guards: str = "",
     **attributes: Any,
 ) -> Case:
-    """The case `onnx/name`; `widths` are head_size and v_head_size, `keys` the rows of K."""
+    """The case `onnx/name`; `widths` are head_size and v_head_size, `keys` the rows of K; `padding` fills those past
+    nonpad_kv_seqlen."""
     if flat:
         attributes |= {"q_num_heads": heads[0], "kv_num_heads": heads[1]}
     spec = OnnxAttentionSpec(**attributes)
@@ -48,7 +50,7 @@ def attention_case(
         for side, width in zip(("K", "V"), widths, strict=True):
             inputs[side] = normal(rng, (batch, heads[1], keys, width), dtype)
             for row, valid in enumerate(nonpad):
-                inputs[side][row, :, valid:] = np.nan
+                inputs[side][row, :, valid:] = padding
         if flat:
             inputs = {side: array.swapaxes(1, 2).reshape(batch, array.shape[2], -1) for side, array in inputs.items()}
         if past:
@@ -240,19 +242,21 @@ def _masks() -> Iterator[Case]:
 
 def _external_cache() -> Iterator[Case]:
     for causal in (False, True):
-        name = f"external_cache/{'causal' if causal else 'full'}"
-        yield attention_case(f"{name}/decode", rows=1, keys=40, nonpad=(1, 33), is_causal=causal, quick=True)
-        yield attention_case(
-            f"{name}/more_rows_than_keys",
-            rows=3,
-            keys=8,
-            nonpad=(1, 5),
-            is_causal=causal,
-            quick=True,
-            guards="rows before the first key were given the mean of V",
-        )
-        yield attention_case(f"{name}/empty_and_full", rows=3, keys=8, nonpad=(0, 8), is_causal=causal, quick=causal)
-        yield attention_case(f"{name}/bool_mask", rows=4, keys=24, nonpad=(9, 20), mask="bool", is_causal=causal)
+        for padding in (np.nan, 1e30):
+            name = f"external_cache/{'causal' if causal else 'full'}_{padding:g}"
+            options: dict[str, Any] = {"is_causal": causal, "padding": padding}
+            yield attention_case(f"{name}/decode", rows=1, keys=40, nonpad=(1, 33), quick=True, **options)
+            yield attention_case(
+                f"{name}/more_rows_than_keys",
+                rows=3,
+                keys=8,
+                nonpad=(1, 5),
+                quick=True,
+                guards="rows before the first key were given the mean of V",
+                **options,
+            )
+            yield attention_case(f"{name}/empty_and_full", rows=3, keys=8, nonpad=(0, 8), quick=causal, **options)
+            yield attention_case(f"{name}/bool_mask", rows=4, keys=24, nonpad=(9, 20), mask="bool", **options)
 
 
 def _scatter() -> Iterator[Case]:

@@ -62,6 +62,11 @@ def as_tensor(array: Array) -> Tensor:
     return Tensor(describe(array), memoryview(np.ascontiguousarray(array).tobytes()))
 
 
+def as_tensors(arrays: dict[str, Array]) -> dict[str, Tensor]:
+    """Copies of named arrays as plain bytes."""
+    return {name: as_tensor(array) for name, array in arrays.items()}
+
+
 def as_array(tensor: Tensor) -> Array:
     """The numpy view of `tensor`."""
     return np.frombuffer(tensor.data, NUMPY_DTYPES[tensor.info.dtype]).reshape(tensor.info.shape)

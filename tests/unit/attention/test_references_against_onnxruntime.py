@@ -1,0 +1,99 @@
+"""The references, their error budgets and the cases themselves, held against ONNX Runtime's CPU kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+from onnxruntime_oracle import run_case, run_paged_case
+
+from pageloom.attention.cases.case import Case, compare
+from pageloom.attention.cases.compare import compare_outputs
+from pageloom.attention.cases.matrix import all_cases
+from pageloom.attention.numerics.dtypes import as_tensors
+
+# What ONNX Runtime 1.32's CPU provider refuses: its message has this in it.
+REFUSALS = {
+    "group_query/bias/spare_columns": "must be equal to total_sequence_length",
+    "onnx/negative_scale": "scale must be greater than 0",
+}
+REFUSED_NEEDS = {"bfloat16": "NOT_IMPLEMENTED|can't be converted", "qk_norm": "not supported"}
+
+
+def refusal(case: Case) -> str | None:
+    """A part of the message with which ONNX Runtime refuses `case`, or None where it runs it."""
+    if "short" in case.name:
+        return "inconsistent total_sequence_length"
+    for need, message in REFUSED_NEEDS.items():
+        if need in case.needs:
+            return message
+    return REFUSALS.get(case.name)
+
+
+def runnable() -> Iterator[Case]:
+    """The cases that are held against it: not those whose padding is NaN, which it multiplies with weights of 0."""
+    for operator in ("group_query_attention", "onnx_attention", "tensor_scatter"):
+        for case in all_cases(operator=operator):
+            if "_nan/" not in case.name and "/long/" not in case.name:
+                yield case
+
+
+ACCEPTED = [case for case in runnable() if refusal(case) is None]
+REFUSED = [case for case in runnable() if refusal(case) is not None]
+
+
+@pytest.mark.parametrize("group", sorted({case.name.rsplit("/", 1)[0] for case in ACCEPTED}))
+def test_onnxruntime_is_within_the_budget_of_every_case_that_it_runs(group: str) -> None:
+    for case in ACCEPTED:
+        if case.name.rsplit("/", 1)[0] == group:
+            inputs = case.inputs()
+            expected = case.expected(inputs)
+            verdict = compare_outputs(expected, as_tensors(run_case(case, inputs, expected)))
+            assert verdict.passed, f"{case.name}: {verdict}"
+
+
+def test_what_onnxruntime_refuses_is_known() -> None:
+    assert len(ACCEPTED) >= 300
+    for case in REFUSED:
+        with pytest.raises(Exception, match=refusal(case)):
+            run_case(case, case.inputs(), case.expected())
+
+
+def paged_cases() -> Iterator[Case]:
+    """PagedAttention cases that are GroupQueryAttention of each sequence."""
+    beyond = {"bfloat16", "qk_norm", "latent", "float8e4m3fn_cache", "device_lengths", "device_slots"}
+    for case in all_cases(operator="paged_attention", quick=True):
+        spec = case.spec
+        one_kind = (spec.k_quant_type, spec.k_cache_dtype) == (spec.v_quant_type, spec.v_cache_dtype)
+        unusual = (
+            spec.rotary_offset
+            or (spec.windowed and not spec.is_causal)
+            or case.name.startswith(("paged/device_values", "paged/slot_mapping", "paged/large", "paged/mixed"))
+        )
+        if one_kind and not unusual and not case.needs & beyond:
+            yield case
+
+
+@pytest.mark.parametrize("group", sorted({case.name.split("/")[1] for case in paged_cases()}))
+def test_paged_attention_is_group_query_attention_of_each_sequence(group: str) -> None:
+    for case in paged_cases():
+        if case.name.split("/")[1] == group:
+            inputs = case.inputs()
+            want = case.expected(inputs)["output"]
+            verdict = compare_outputs({"output": want}, as_tensors({"output": run_paged_case(case, inputs)}))
+            assert verdict.passed, f"{case.name}: {verdict}"
+
+
+def test_enough_paged_cases_are_held_against_onnxruntime() -> None:
+    held = list(paged_cases())
+    assert len(held) >= 100
+    features = frozenset().union(*(case.needs for case in held))
+    assert {"softcap", "window", "sink", "rotary", "noncausal", "int8_cache", "int4_cache", "float32"} <= features
+
+
+def test_the_cases_tell_onnxruntime_without_softcap_from_onnxruntime_with_it() -> None:
+    case = next(case for case in ACCEPTED if case.name == "group_query/softcap/prompt")
+    inputs = case.inputs()
+    capless = dataclasses.replace(case, spec=dataclasses.replace(case.spec, softcap=0.0))
+    assert not compare(case, run_case(capless, inputs, case.expected(inputs))).passed
