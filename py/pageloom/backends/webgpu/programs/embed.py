@@ -30,7 +30,7 @@ def plan_embed(
     `candidate_words` words a row), which a sampling program wrote. An id beyond the vocabulary leaves its row alone.
     """
     planned = []
-    grid = split_grid(-(-max_tokens * weight.layout.chunks // WORKGROUP_SIZE))
+    grid = split_grid(-(-max_tokens * 4 * weight.layout.chunks // WORKGROUP_SIZE))
     for shard in weight.shards:
         key = ProgramKey.of(
             "linear/embed.wgsl.j2",
