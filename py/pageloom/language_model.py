@@ -51,7 +51,7 @@ class LanguageModel:
         self.warnings = warnings
         """What a user should be told about the file."""
         self.engine = engine
-        self._runner = runner
+        self.runner = runner
 
     @property
     def name(self) -> str:
@@ -61,18 +61,18 @@ class LanguageModel:
     @property
     def device_info(self) -> DeviceInfo:
         """The adapter that computes."""
-        return self._runner.device_info
+        return self.runner.device_info
 
     @property
     def context_length(self) -> int:
         """Tokens of one sequence, prompt and answer: the model's context or what the pool can hold."""
-        limits = self._runner.limits
+        limits = self.runner.limits
         pool = min(limits.num_blocks, limits.max_blocks_per_sequence) * limits.block_size
         return min(self.description.decoder.context_length, pool)
 
     def explain(self) -> dict[str, Any]:
         """The adapter, the memory, and which program runs each kind of operation, with why not a faster one."""
-        return self._runner.explain()
+        return self.runner.explain()
 
     def stats(self) -> EngineStats:
         return self.engine.stats()

@@ -94,6 +94,10 @@ class DecoderPlan:
         )
         self._rope_tables = self._allocate_rope_tables(device)
 
+    @property
+    def cache(self) -> PagedKvCache:
+        return self._cache
+
     def body(self, bucket: BodyBucket) -> list[PlannedDispatch]:
         """Embedding and layers for at most `bucket.max_tokens` tokens."""
         return [planned for op in self._body_ops for planned in self._plan(op, bucket.max_tokens, "tokens", bucket)]

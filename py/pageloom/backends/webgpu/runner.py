@@ -60,6 +60,14 @@ class WebGpuRunner:
     def limits(self) -> RunnerLimits:
         return self._limits
 
+    @property
+    def device(self) -> Device:
+        return self._device
+
+    @property
+    def plan(self) -> DecoderPlan:
+        return self._plan
+
     def body_buckets(self) -> list[BodyBucket]:
         """Every bucket that a step may fall into."""
         return [
