@@ -23,7 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-PASS_COST = 10
+PASS_COST = 50
 ITEM_COST = 4
 MAX_INTEGER_BITS = 1024
 _BUILT_IN_TYPES = (str, bool, int, float, dict, list, tuple)

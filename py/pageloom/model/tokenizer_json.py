@@ -1,7 +1,7 @@
 """A GGUF vocabulary as a `tokenizer.json`, the format of Hugging Face's tokenizer libraries.
 
-It holds no control and no user-defined token (but, where some byte has no token, the unknown one): those are split off before (see `gguf_tokenizer`), so no text that a
-library gets can become one, and every library does the same.
+It holds no control and no user-defined token (but the unknown one, where some byte has no token): those are split off
+before (see `gguf_tokenizer`), so no text that a library gets can become one, and every library does the same.
 """
 
 from __future__ import annotations
