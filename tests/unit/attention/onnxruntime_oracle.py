@@ -110,7 +110,7 @@ def _sequence_spec(spec: PagedAttentionSpec) -> GroupQueryAttentionSpec:
         causal=spec.is_causal,
         do_rotary=spec.do_rotary,
         rotary_interleaved=spec.rotary_interleaved,
-        smooth_softmax=spec.use_smooth_softmax,
+        smooth_softmax=int(spec.use_smooth_softmax),
         k_quant_type=spec.k_quant_type,
         v_quant_type=spec.v_quant_type,
         kv_cache_bit_width=bits,

@@ -60,7 +60,7 @@ def _needs(problem: GroupQueryProblem) -> frozenset[str]:
         "noncausal": not spec.causal,
         "rotary": spec.do_rotary,
         "qk_norm": problem.qk_norm,
-        "sink": problem.head_sink or spec.smooth_softmax,
+        "sink": problem.head_sink or spec.smooth_softmax == 1,
         "bias": problem.bias is not None,
         "qk_output": spec.qk_output > 0,
         "query_seqlens": bool(problem.chunks),
@@ -126,7 +126,7 @@ def _features() -> Iterator[Case]:
     for name, rows, totals in (("prompt", 40, (40, 40)), ("decode", 1, (41, 41))):
         shape: dict[str, Any] = {"rows": rows, "totals": totals, "capacity": None if rows == totals[0] else 0}
         yield group_query_case(f"softcap/{name}", softcap=5.0, magnitude=3.0, quick=True, **shape)
-        yield group_query_case(f"smooth_softmax/{name}", smooth_softmax=True, quick=True, **shape)
+        yield group_query_case(f"smooth_softmax/{name}", smooth_softmax=1, quick=True, **shape)
         yield group_query_case(f"sink/{name}", head_sink=True, quick=True, **shape)
         yield group_query_case(f"noncausal/{name}", causal=False, quick=name == "prompt", **shape)
         yield group_query_case(f"qk_norm/{name}", qk_norm=True, do_rotary=True, q_norm_epsilon=0.1, quick=True, **shape)

@@ -183,7 +183,7 @@ def expected_outputs(problem: GroupQueryProblem, inputs: Inputs) -> dict[str, Ex
         logit_mass=result.logit_mass,
         logit_size=result.logit_size,
         softcap=spec.softcap,
-        operand_roundings=3 if computed_keys else 1,
+        operand_roundings=3 if computed_keys else 0,
     )
     budget = output_budget(dtype, errors, result.mass, result.output)
     budget[~result.specified] = np.inf

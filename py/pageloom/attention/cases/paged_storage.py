@@ -139,6 +139,9 @@ def _latent() -> Iterator[Case]:
                 **_side("k", element, quant_type),
                 **small,
             )
-    large = small | {"heads": (16, 1), "head_size": 576, "v_head_size": 512, "rotary_offset": 512, "rotary_dim": 64}
+    large = small | {
+        "heads": (16, 1), "head_size": 576, "v_head_size": 512, "scale": 192**-0.5,
+        "rotary_offset": 512, "rotary_dim": 64,
+    }  # fmt: skip
     yield paged_case("latent/576_512_decode", new=(1, 1), past=(31, 70), quick=True, **large)
     yield paged_case("latent/576_512_prefill", new=(17, 2), past=(0, 33), quick=True, **large)

@@ -232,7 +232,7 @@ def sink_logits(spec: GroupQueryAttentionSpec, inputs: Mapping[str, Array]) -> F
     """float64[num_heads], or None where no sink joins the softmax."""
     if "head_sink" in inputs:
         return to_float64(inputs["head_sink"])
-    return np.zeros(spec.num_heads) if spec.smooth_softmax else None
+    return np.zeros(spec.num_heads) if spec.smooth_softmax == 1 else None
 
 
 def _bias(spec: GroupQueryAttentionSpec, inputs: Mapping[str, Array], step: Step, positions: Array) -> Float64 | None:

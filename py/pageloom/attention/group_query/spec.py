@@ -27,7 +27,7 @@ class GroupQueryAttentionSpec:
     - `local_window_size`: W >= 1 shows a query exactly W keys, its own included; -1 is off; needs causal.
     - `causal`: hide keys after the query's own position.
     - `do_rotary`, `rotary_interleaved`: rotate Q and new K; pairs (2i, 2i + 1) in place of halves.
-    - `smooth_softmax`: a head sink of logit 0 in every head.
+    - `smooth_softmax`: 1 is a head sink of logit 0 in every head; 0 and -1 are off.
     - `qk_output`: 0 none, 1 logits after softcap and bias, 2 softmax weights; masked entries are 0.
     - `k_quant_type`, `v_quant_type`, `kv_cache_bit_width`: both NONE with 0 bits, or the same type with 4 or 8.
     - `qk_norm_epsilon`, `q_norm_epsilon`, `k_norm_epsilon`: of the RMSNorm of Q and new K; the sides override.
@@ -44,7 +44,7 @@ class GroupQueryAttentionSpec:
     causal: bool = True
     do_rotary: bool = False
     rotary_interleaved: bool = False
-    smooth_softmax: bool = False
+    smooth_softmax: int = 0
     qk_output: int = 0
     k_quant_type: QuantType = "NONE"
     v_quant_type: QuantType = "NONE"
@@ -60,8 +60,9 @@ class GroupQueryAttentionSpec:
             require_real("scale", self.scale)
         require_real("softcap", self.softcap, minimum=0.0)
         require_window(self.local_window_size)
-        for flag in ("causal", "do_rotary", "rotary_interleaved", "smooth_softmax", "sliding_window_cache"):
+        for flag in ("causal", "do_rotary", "rotary_interleaved", "sliding_window_cache"):
             require_flag(flag, getattr(self, flag))
+        require_one_of("smooth_softmax", self.smooth_softmax, (-1, 0, 1))
         require_one_of("qk_output", self.qk_output, (0, 1, 2))
         require(
             bool(self.causal) or not self.windowed,

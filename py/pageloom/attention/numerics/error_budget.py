@@ -3,7 +3,7 @@
 The model: operands and results are stored in the operator's type T (unit roundoff u); everything between is float32
 (unit roundoff e), its sums in any order, which costs at most n * e relative to the sum of magnitudes for n terms
 (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1). exp, log, tanh and division are as accurate as
-WGSL demands. Q may be rounded to T after norm, rotary and scaling, and the weights before they meet V.
+WGSL demands. Q may be rounded to T after norm and rotary, and the weights before they meet V.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ def attention_errors(
     logit_mass: Float64,
     logit_size: Float64,
     softcap: float = 0.0,
-    operand_roundings: int = 1,
+    operand_roundings: int = 0,
 ) -> AttentionErrors:
     """Bounds for rows that see `num_keys` keys; see `Attended` for the masses.
 
-    `operand_roundings` counts the roundings to T of Q and K that the reference does not do or may do at another point.
+    `operand_roundings` counts the roundings to T of Q and K that the reference does not do or may do at another point:
+    one of Q, and two of K (which may round to the neighbour), where norm or rotary computed them.
     """
     relative = operand_roundings * UNIT_ROUNDOFF[dtype] + (head_size + ROUNDINGS_OF_A_STEP) * E
     logit = logit_mass * relative + 3 * E * logit_size + softcap * TANH_ERROR
