@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import pytest_asyncio
 
 import pageloom
 from pageloom import native_home
@@ -15,7 +17,9 @@ from pageloom.backends.webgpu.device import Device
 from pageloom.backends.webgpu.load import RunnerSettings
 from pageloom.backends.webgpu.native import open_native_device
 from pageloom.engine.core import EngineConfig
+from pageloom.engine.events import TokenEvent
 from pageloom.errors import BadModelFile, CapacityExceeded, InvalidArgument, NotSupported
+from pageloom.jobs import parse_job
 from pageloom.language_model import LanguageModel
 from pageloom.model.decoder import ModelDescription, load_model_description
 from tests.reference_decoder import GgufWeights, ReferenceDecoder
@@ -25,7 +29,7 @@ ADAPTERS = {"swiftshader": "SwiftShader", "lavapipe": "llvmpipe"}
 PROMPTS = [list(range(3, 3 + length)) for length in (1, 2, 15, 16, 17, 31, 33, 5, 8, 40, 3, 12, 19, 64, 7, 30)]
 SETTINGS = RunnerSettings(num_blocks=128, max_tokens=32, max_sequences=16, max_candidates=8)
 
-Load = Callable[..., Awaitable[LanguageModel]]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class OneAdapter:
@@ -56,14 +60,26 @@ async def _describe(path: Path) -> ModelDescription:
     return await load_model_description(await native_home.open_source(path))
 
 
-@pytest.fixture
-def load(driver: str, model_path: Path, device: Device) -> Load:
-    """Load the tiny model; `device` is asked for only to skip where the driver is absent."""
+@pytest.fixture(scope="module")
+def home(driver: str, device: Device) -> OneAdapter:
+    """`device` is asked for only to skip where the driver is absent."""
+    return OneAdapter(ADAPTERS[driver])
 
-    async def load_tiny(settings: RunnerSettings = SETTINGS, **options: object) -> LanguageModel:
-        return await pageloom.load(model_path, settings=settings, home=OneAdapter(ADAPTERS[driver]), **options)
 
-    return load_tiny
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def model(home: OneAdapter, model_path: Path) -> AsyncIterator[LanguageModel]:
+    """A model without prefix sharing, so that every test computes all of its prompts."""
+    model = await pageloom.load(model_path, settings=SETTINGS, engine=EngineConfig(share_prefixes=False), home=home)
+    yield model
+    await model.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def small_pool(home: OneAdapter, model_path: Path) -> AsyncIterator[LanguageModel]:
+    """A model with 8 blocks of 16 tokens and prefix sharing."""
+    model = await pageloom.load(model_path, settings=replace(SETTINGS, num_blocks=8), home=home)
+    yield model
+    await model.close()
 
 
 def jobs(max_tokens: int = 12, **sampling: object) -> list[dict[str, object]]:
@@ -74,13 +90,10 @@ async def ids_of(model: LanguageModel, rows: list[dict[str, object]]) -> list[li
     return [row["output_ids"] for row in await model.run_batch(rows)]
 
 
-async def test_greedy_ids_are_those_of_the_reference_wherever_it_is_sure(load: Load, reference: ReferenceDecoder):
-    model = await load()
-    try:
-        outputs = await ids_of(model, jobs())
-    finally:
-        await model.close()
-    for prompt, output in zip(PROMPTS, outputs, strict=True):
+async def test_greedy_ids_are_those_of_the_reference_wherever_it_is_sure(
+    model: LanguageModel, reference: ReferenceDecoder
+) -> None:
+    for prompt, output in zip(PROMPTS, await ids_of(model, jobs()), strict=True):
         sequence = list(prompt)
         for token in output:
             logits = reference.run(sequence)[0]
@@ -91,113 +104,92 @@ async def test_greedy_ids_are_those_of_the_reference_wherever_it_is_sure(load: L
             sequence.append(token)
 
 
-async def test_a_prompt_gives_the_same_ids_alone_as_in_a_batch(load: Load):
-    model = await load()
-    try:
-        together = await ids_of(model, jobs())
-        alone = [(await ids_of(model, [job]))[0] for job in jobs()]
-    finally:
-        await model.close()
-    assert together == alone
+async def test_a_prompt_gives_the_same_ids_alone_as_in_a_batch(model: LanguageModel) -> None:
+    together = await ids_of(model, jobs())
+    assert together == [(await ids_of(model, [job]))[0] for job in jobs()]
 
 
-async def test_preemption_in_a_tiny_pool_changes_no_id(load: Load):
-    roomy = await load()
-    try:
-        expected = await ids_of(roomy, jobs())
-    finally:
-        await roomy.close()
-    tiny = await load(RunnerSettings(num_blocks=8, max_tokens=32, max_sequences=16, max_candidates=8))
-    try:
-        assert await ids_of(tiny, jobs()) == expected
-        assert tiny.stats().preemptions > 0
-    finally:
-        await tiny.close()
+async def test_prompts_that_come_and_go_beside_it_change_nothing(model: LanguageModel) -> None:
+    expected = (await ids_of(model, [jobs()[6]]))[0]
+    handle = model.start(parse_job(0, jobs()[6]))
+    output = []
+    async for event in handle:
+        if isinstance(event, TokenEvent):
+            output.append(event.token_id)
+            neighbour = model.start(parse_job(0, jobs()[len(output)]))
+            if len(output) % 2:
+                neighbour.abort()
+    assert output == expected
 
 
-async def test_pages_poisoned_with_nan_change_no_id(load: Load):
-    model = await load(engine=EngineConfig(share_prefixes=False))
-    try:
-        fresh = await ids_of(model, jobs())
-        cache = model.runner.plan.cache
-        nan = np.full(cache.keys[0].size // 2, np.nan, np.float16)
-        for buffer in (*cache.keys, *cache.values):
-            model.runner.device.write(buffer, 0, nan)
-        assert await ids_of(model, jobs()) == fresh
-    finally:
-        await model.close()
+async def test_preemption_in_a_tiny_pool_changes_no_id(model: LanguageModel, small_pool: LanguageModel) -> None:
+    assert await ids_of(small_pool, jobs()) == await ids_of(model, jobs())
+    assert small_pool.stats().preemptions > 0
 
 
-async def test_a_seeded_sample_is_reproducible_alone_and_in_a_batch(load: Load):
+async def test_pages_poisoned_with_nan_change_no_id(model: LanguageModel) -> None:
+    fresh = await ids_of(model, jobs())
+    cache = model.runner.plan.cache
+    nan = np.full(cache.keys[0].size // 2, np.nan, np.float16)
+    for buffer in (*cache.keys, *cache.values):
+        model.runner.device.write(buffer, 0, nan)
+    assert await ids_of(model, jobs()) == fresh
+
+
+async def test_a_seeded_sample_is_reproducible_alone_and_in_a_batch(model: LanguageModel) -> None:
     sampling = {"temperature": 1.0, "top_p": 0.9, "seed": 5, "repetition_penalty": 1.1}
-    model = await load()
-    try:
-        first = await ids_of(model, jobs(**sampling))
-        second = await ids_of(model, jobs(**sampling))
-        alone = (await ids_of(model, [jobs(**sampling)[4]]))[0]
-        greedy = await ids_of(model, jobs())
-    finally:
-        await model.close()
-    assert first == second
-    assert first[4] == alone
-    assert first != greedy
+    first = await ids_of(model, jobs(**sampling))
+    assert await ids_of(model, jobs(**sampling)) == first
+    assert await ids_of(model, [jobs(**sampling)[4]]) == [first[4]]
+    assert await ids_of(model, jobs()) != first
 
 
-async def test_a_common_prefix_is_computed_once(load: Load):
-    prefix = [3 + index % 200 for index in range(100)]
-    rows = [{"prompt_ids": [*prefix, 10 + index], "max_tokens": 2, "ignore_eos": True} for index in range(16)]
-    model = await load()
-    try:
-        results = await model.run_batch(rows)
-        stats = model.stats()
-        assert [row["usage"]["cached_tokens"] for row in results] == [0] + [96] * 15
-        assert stats.prefill_tokens == 101 + 15 * 5
-        alone = [(await ids_of(model, [row]))[0] for row in rows]
-        assert [row["output_ids"] for row in results] == alone
-    finally:
-        await model.close()
+async def test_a_common_prefix_is_computed_once(small_pool: LanguageModel, model: LanguageModel) -> None:
+    prefix = [200 - index for index in range(50)]
+    rows = [{"prompt_ids": [*prefix, 10 + index], "max_tokens": 2, "ignore_eos": True} for index in range(4)]
+    before = small_pool.stats().prefill_tokens
+    results = await small_pool.run_batch(rows)
+    assert [row["usage"]["cached_tokens"] for row in results] == [0, 48, 48, 48]
+    assert small_pool.stats().prefill_tokens - before == 51 + 3 * 3
+    assert [row["output_ids"] for row in results] == await ids_of(model, rows)
 
 
-async def test_user_text_goes_through_the_chat_template_and_raw_text_does_not(load: Load):
-    model = await load()
-    try:
-        chat, raw = await model.run_batch(
-            [
-                {"prompt": "hello <|im_end|>", "max_tokens": 1},
-                {"prompt": "hello<|im_end|>", "raw": True, "max_tokens": 1},
-            ]
-        )
-    finally:
-        await model.close()
+async def test_user_text_goes_through_the_chat_template_and_raw_text_does_not(model: LanguageModel) -> None:
+    chat, raw = await model.run_batch(
+        [{"prompt": "hello <|im_end|>", "max_tokens": 1}, {"prompt": "hello<|im_end|>", "raw": True, "max_tokens": 1}]
+    )
     assert chat["prompt_ids"][0] == 1
     assert chat["prompt_ids"].count(2) == 1, "only the template's own end of turn is a control token"
     assert raw["prompt_ids"][-1] == 2
 
 
-async def test_a_bad_row_has_an_error_and_the_others_are_served(load: Load):
-    model = await load()
-    try:
-        rows = await model.run_batch(
-            [{"prompt_ids": [999]}, {"prompt": "hi", "temperature": 3}, {"prompt_ids": [5], "max_tokens": 1}]
-        )
-        assert rows[0]["error"]["code"] == "invalid_argument"
-        assert rows[1]["error"]["param"] == "temperature"
-        assert len(rows[2]["output_ids"]) == 1
-        with pytest.raises(CapacityExceeded):
-            await model.generate([[{"role": "user", "content": "a" * 2 * CONTEXT}]])
-        assert (await model.generate(["hello"], max_tokens=1))[0].finish_reason in {"length", "stop"}
-    finally:
-        await model.close()
+async def test_a_bad_row_has_an_error_and_the_others_are_served(model: LanguageModel) -> None:
+    rows = await model.run_batch(
+        [{"prompt_ids": [999]}, {"prompt": "hi", "temperature": 3}, {"prompt_ids": [5], "max_tokens": 1}]
+    )
+    assert rows[0]["error"]["code"] == "invalid_argument"
+    assert rows[1]["error"]["param"] == "temperature"
+    assert len(rows[2]["output_ids"]) == 1
+    with pytest.raises(CapacityExceeded):
+        await model.generate([[{"role": "user", "content": "a" * 2 * CONTEXT}]])
+    assert (await model.generate(["hello"], max_tokens=1))[0].finish_reason in {"length", "stop"}
 
 
-async def test_what_cannot_be_loaded_is_refused_by_name(load: Load, tmp_path: Path, driver: str):
+async def test_it_explains_which_programs_run_and_why_not_others(model: LanguageModel) -> None:
+    explained = model.explain()
+    assert explained["adapter"]["class"] == "software"
+    assert explained["steps"]["one decode"]["attention"]["variant"] == "software"
+    assert "barriers" in explained["steps"]["one decode"]["attention"]["not gpu"]
+
+
+async def test_what_cannot_be_loaded_is_refused_by_name(home: OneAdapter, model_path: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(b"GGUF" + bytes(20))
     with pytest.raises((BadModelFile, NotSupported)):
-        await pageloom.load(bad, home=OneAdapter(ADAPTERS[driver]))
+        await pageloom.load(bad, home=home)
     with pytest.raises(InvalidArgument, match="there is no model file"):
-        await pageloom.load(tmp_path / "absent.gguf", home=OneAdapter(ADAPTERS[driver]))
+        await pageloom.load(tmp_path / "absent.gguf", home=home)
     with pytest.raises(InvalidArgument, match="block size 24"):
-        await load(RunnerSettings(block_size=24))
+        await pageloom.load(model_path, settings=RunnerSettings(block_size=24), home=home)
     with pytest.raises(CapacityExceeded, match="KV block"):
-        await load(RunnerSettings(kv_memory=100))
+        await pageloom.load(model_path, settings=RunnerSettings(kv_memory=100), home=home)
