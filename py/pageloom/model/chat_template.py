@@ -50,7 +50,7 @@ class ChatTemplate:
         try:
             code = self._environment.compile_bounded(source)
             self._template = Template.from_code(self._environment, code, self._environment.globals)
-        except (TemplateError, RecursionError, SyntaxError) as error:
+        except (TemplateError, RecursionError, MemoryError, SyntaxError) as error:
             raise BadModelFile(f"the chat template does not compile: {error}", param=FIELD) from error
 
     def render(

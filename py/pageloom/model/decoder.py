@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from pageloom.errors import NotSupported
+from pageloom.errors import BadModelFile, NotSupported
 from pageloom.model.architectures.gemma3 import describe_gemma3
 from pageloom.model.architectures.llama import describe_llama
 from pageloom.model.architectures.qwen import describe_qwen2, describe_qwen3
@@ -22,6 +22,8 @@ ARCHITECTURES: dict[str, Callable[[Metadata, Weights], Awaitable[Decoder]]] = {
     "qwen3": describe_qwen3,
 }
 """Every architecture that the project runs, by its `general.architecture`."""
+
+TOKENS = "tokenizer.ggml.tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +49,6 @@ async def load_model_description(source: RangedSource) -> ModelDescription:
         raise NotSupported(f"the architecture {architecture!r} is not supported; supported are {known}", param="model")
     weights = Weights(gguf, source)
     decoder = await describe(gguf.metadata, weights)
+    if TOKENS in gguf.metadata and (count := len(gguf.metadata.texts(TOKENS))) != decoder.vocab_size:
+        raise BadModelFile(f"{count} tokens, but the embedding has {decoder.vocab_size} rows", param=TOKENS)
     return ModelDescription(gguf, decoder, tuple(weights.unused()))

@@ -25,6 +25,8 @@ from jinja2.visitor import NodeTransformer
 
 PASS_COST = 50
 ITEM_COST = 4
+MAX_CALL_DEPTH = 50
+"""Well before Python's own limit, which in a browser may be the end of the stack."""
 MAX_INTEGER_BITS = 1024
 _BUILT_IN_TYPES = (str, bool, int, float, dict, list, tuple)
 _METHODS = frozenset(
@@ -56,6 +58,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             optimized=False,
         )
         self.budget = 0
+        self._depth = 0
         self.globals = {
             "range": self.globals["range"],
             "namespace": lambda *args, **values: Namespace(*args, **self.charge(values)),
@@ -114,6 +117,15 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return self._charge_length(super().call_binop(context, operator, left, right))
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - as in Jinja
+        __self._depth += 1
+        if __self._depth > MAX_CALL_DEPTH:
+            raise SecurityError(f"its calls nest deeper than {MAX_CALL_DEPTH}")
+        try:
+            return __self._charge_length(__self._call_charged(__context, __obj, *args, **kwargs))
+        finally:
+            __self._depth -= 1
+
+    def _call_charged(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         owner = getattr(__obj, "__self__", None)
         if isinstance(owner, str):
             __self._charge_length(owner)
@@ -121,7 +133,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                 return __self._join(args[0], owner)
             if __obj.__name__ == "replace":
                 return __self._replace(owner, *args)
-        return __self._charge_length(super().call(__context, __obj, *args, **kwargs))
+        return super().call(__context, __obj, *args, **kwargs)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         if isinstance(obj, _BUILT_IN_TYPES) and attr not in _METHODS:

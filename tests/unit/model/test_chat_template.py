@@ -86,6 +86,7 @@ HOSTILE = {
     "recursion that doubles": "{% macro f(n) %}{% if n %}{{ f(n - 1) ~ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
     "recursion without end": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
     "a block within itself": "{% block a %}{{ self.a() }}{{ self.a() }}{% endblock %}",
+    "expressions nested without end": "{{ " + "(" * 20000 + ")" * 20000 + " }}",
     "repetition": "{{ 'a' * 10 ** 9 }}",
     "repetition of a list": "{{ ([0] * 10 ** 9) | length }}",
     "a large power": "{{ 2 ** 1000000000 }}",

@@ -90,6 +90,14 @@ async def test_an_output_matrix_has_a_row_for_each_token() -> None:
         await describe("llama", tiny.tables() | {"output.weight": np.zeros((tiny.VOCAB - 1, tiny.HIDDEN), np.float32)})
 
 
+async def test_the_vocabulary_has_a_token_for_each_row_of_the_embedding() -> None:
+    for count in (tiny.VOCAB - 1, tiny.VOCAB + 1):
+        tokens = g.key_value("tokenizer.ggml.tokens", g.ARRAY, (g.STRING, ["x"] * count))
+        file = tiny.file_of([*tiny.metadata("llama"), tokens], tiny.tables())
+        with pytest.raises(BadModelFile, match=f"{count} tokens, but the embedding has {tiny.VOCAB} rows"):
+            await load_model_description(BytesSource(file))
+
+
 async def test_an_unused_tensor_is_a_warning_but_an_error_within_a_layer() -> None:
     extra = np.zeros(4, np.float32)
     assert (await describe("llama", tiny.tables() | {"extra.weight": extra})).warnings == (

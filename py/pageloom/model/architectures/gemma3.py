@@ -41,7 +41,8 @@ async def describe_gemma3(metadata: Metadata, weights: Weights) -> Decoder:
     global_rope = await describe_rope(metadata, sizes, weights, interleaved=False, default_theta=1e6)
     local_theta = metadata.number("gemma3.rope.freq_base_swa", LOCAL_ROPE_THETA)
     local_rope = Rope(global_rope.dim, False, tuple(plain_frequencies(local_theta, global_rope.dim)))
-    softcap = metadata.number("gemma3.final_logit_softcapping", 0.0, above=-1e-9)
+    softcap_key = "gemma3.final_logit_softcapping"
+    softcap = metadata.number(softcap_key) if softcap_key in metadata else 0.0
     vocab_size = weights.rows_of(EMBEDDING, sizes.hidden_size)
     ops: list[LayerOp] = [Embed(EMBEDDING, "hidden", scale=math.sqrt(sizes.hidden_size))]
     for layer in range(sizes.num_layers):
