@@ -25,12 +25,13 @@ def main() -> None:
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=find_browser(), args=browser_flags("auto"))
-        page = browser.new_page(viewport={"width": 1280, "height": 800}, device_scale_factor=2)
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, device_scale_factor=1.5)
         page.goto(f"{server.url}?model=built-in")
         run = page.get_by_role("button", name="Run 8 rows")
         expect(run).to_be_enabled(timeout=LOADING_MS)
         run.click()
         expect(page.get_by_text("8 of 8 rows done")).to_be_visible(timeout=ANSWERING_MS)
+        page.evaluate("scrollTo(0, 0)")
         page.screenshot(path=out)
         browser.close()
 
