@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 
 from pageloom.commands.page_server import PageServer
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(600)
 
 LOAD = """
 async () => {

@@ -35,7 +35,7 @@ wrong = [
 f"{len(rows)} rows, wrong: {wrong}"
 """
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from pageloom.commands.page_server import PageServer
 
 LOADING_MS = 180_000
-ANSWERING_MS = 120_000
+ANSWERING_MS = 240_000
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

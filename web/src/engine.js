@@ -9,7 +9,7 @@
  * @import {Envelope, SamplingBody, Shapes} from './openai.js'
  */
 
-import { errorObject, invalidArgument } from './errors.js';
+import { errorObject, invalidArgument, PageloomError } from './errors.js';
 import { chatJob, chatShapes, completionJob, textShapes } from './openai.js';
 import { streamOf } from './stream.js';
 import { WorkerClient } from './worker_client.js';
@@ -78,6 +78,15 @@ export class Pageloom {
   constructor(client, model) {
     this.#client = client;
     this.model = model;
+    /**
+     * Resolves, with the reason, once the engine can do no more: its device is lost, its worker has stopped, or it was
+     * closed. A lost device takes the model with it: load again.
+     * @type {Promise<PageloomError>}
+     */
+    this.lost = client.call('lost').then(
+      (error) => new PageloomError(error),
+      (error) => error,
+    );
     this.chat = { completions: this.#endpoint(chatJob, chatShapes) };
     this.completions = this.#endpoint(completionJob, textShapes);
   }

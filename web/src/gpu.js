@@ -125,7 +125,8 @@ export class GpuDevice {
       features: [...device.features],
       limits: { ...limitsOf(device.limits), ...lowered },
     };
-    device.lost.then(({ message, reason }) => this.#lose(message || reason));
+    /** Resolves once the device is lost or closed. */
+    this.lost = device.lost.then(({ message, reason }) => this.#lose(message || reason));
     device.addEventListener('uncapturederror', ({ error }) => this.#faults.push(refusal(error)));
   }
 

@@ -1,12 +1,12 @@
 /**
  * The page: one engine at a time, shown by four views.
  * @import {Pageloom} from './engine.js'
+ * @import {PageloomError} from './errors.js'
  */
 
 import { BatchView } from './batch/batch_view.js';
 import { ChatView } from './chat/chat_view.js';
 import { button, byId, element } from './dom.js';
-import { errorObject } from './errors.js';
 import { MemoryView } from './memory/memory_view.js';
 import { ModelView } from './model_view.js';
 import { StatusBar } from './status_bar.js';
@@ -30,23 +30,25 @@ function use(next) {
   byId('banner').hidden = true;
   for (const view of [batch, chat, memory]) view.use(next);
   if (!next) return statusBar.clear();
-  statusBar.follow(next, showEnded);
+  statusBar.follow(next);
+  next.lost.then((error) => next === engine && showEnded(next, error));
   return tabs.show('batch');
 }
 
-/** @param {unknown} error */
-function showEnded(error) {
-  if (!engine) return;
-  const { stored } = engine.model;
-  const { title, advice } = errorInWords(errorObject(error));
-  const again = () => (stored ? model.load({ model: { stored } }) : tabs.show('model'));
+/**
+ * @param {Pageloom} ended
+ * @param {PageloomError} error
+ */
+function showEnded(ended, { error }) {
+  const { stored } = ended.model;
+  const { title, advice } = errorInWords(error);
   const banner = byId('banner');
   banner.replaceChildren(
     element('strong', {}, title),
     element('span', {}, advice),
     button(stored ? 'Load the model again' : 'Choose a model', () => {
       tabs.show('model');
-      again();
+      if (stored) model.load({ model: { stored } });
     }),
   );
   banner.hidden = false;

@@ -7,6 +7,7 @@
  * | load         | LoadParams        | LoadProgress | LoadedModel         |
  * | generate     | JobFields         | JobDelta     | JobResult           |
  * | abort        | {id: number}      |              | null                |
+ * | lost         | {}                |              | ErrorObject, once the device is gone |
  * | stats        | {}                |              | EngineStats         |
  * | snapshot     | {}                |              | EngineSnapshot      |
  * | storedModels | {}                |              | StoredModel[]       |

@@ -13,6 +13,8 @@ const RATE_SECONDS = 1;
 export class StatusBar {
   #root;
   #timer = 0;
+  /** @type {Pageloom | null} */
+  #engine = null;
   #mark = { busy_seconds: 0, output_tokens: 0 };
   #rate = 0;
 
@@ -24,25 +26,21 @@ export class StatusBar {
 
   clear() {
     clearInterval(this.#timer);
+    this.#engine = null;
     this.#show([['Model', 'none loaded']]);
   }
 
-  /**
-   * @param {Pageloom} engine
-   * @param {(error: unknown) => void} onError
-   */
-  follow(engine, onError) {
+  /** @param {Pageloom} engine */
+  follow(engine) {
     clearInterval(this.#timer);
+    this.#engine = engine;
     this.#mark = { busy_seconds: 0, output_tokens: 0 };
     this.#rate = 0;
     const update = async () => {
       if (document.hidden) return;
-      try {
-        this.#showStats(engine, await engine.stats());
-      } catch (error) {
-        clearInterval(this.#timer);
-        onError(error);
-      }
+      // What ends an engine is told by `engine.lost`; the figures then stay.
+      const stats = await engine.stats().catch(() => clearInterval(this.#timer));
+      if (stats && engine === this.#engine) this.#showStats(engine, stats);
     };
     update();
     this.#timer = window.setInterval(update, POLL_MS);

@@ -1,6 +1,6 @@
 /**
  * The Web Worker: Python in Pyodide over WebGPU. Calls come in, replies go out, as `protocol.js` says.
- * @import {Call, LoadParams, LoadProgress, LoadedModel, Reply} from './protocol.js'
+ * @import {Call, ErrorObject, LoadParams, LoadProgress, LoadedModel, Reply} from './protocol.js'
  */
 
 import * as bridge from './bridge.js';
@@ -24,12 +24,27 @@ const ROOT = new URL('../', self.location.href);
 
 /** @type {Session | null} */
 let session = null;
+/** @type {PromiseWithResolvers<ErrorObject>} */
+const deviceLost = Promise.withResolvers();
+
+/** The bridge as Python gets it; the page hears of a lost device at once, not with its next request. */
+const watchedBridge = {
+  ...bridge,
+  /** @param {Parameters<typeof bridge.openGpu>[0]} options */
+  async openGpu(options) {
+    const gpu = await bridge.openGpu(options);
+    const message = 'the WebGPU device is gone; load the model again';
+    gpu.lost.then(() => deviceLost.resolve({ message, type: 'server_error', param: null, code: 'device_lost' }));
+    return gpu;
+  },
+};
 
 /** @type {Record<string, (params: any, onEvent: (event: object) => void) => unknown>} */
 const METHODS = {
   load,
   abort: ({ id }) => loaded().abort(id) ?? null,
   stats: () => JSON.parse(loaded().stats()),
+  lost: () => deviceLost.promise,
   snapshot: () => JSON.parse(loaded().snapshot()),
   storedModels: listModels,
   removeModel: async ({ key }) => (await removeModel(key)) ?? null,
@@ -76,7 +91,7 @@ async function load({ model, store, options }, onProgress) {
   ]);
   const module = python.pyimport('pageloom.tab.session');
   const started = await module.start(
-    bridge,
+    watchedBridge,
     file.source,
     JSON.stringify(options),
     postText,

@@ -14,8 +14,4 @@ class TabTokenizerCore:
         self._core: Any = loaded_bridge().createTokenizer(tokenizer_json)
 
     def encode(self, text: str) -> list[int]:
-        ids = self._core.encode(text)
-        try:
-            return list(ids.to_py())
-        finally:
-            ids.destroy()
+        return list(self._core.encode(text).to_py())
