@@ -169,7 +169,7 @@ class EngineCore:
                 owners[block].append(request.id)
         return EngineSnapshot(
             block_size=self.limits.block_size,
-            max_running=scheduler.max_running,
+            max_running=self.limits.max_sequences,
             blocks=tuple(
                 BlockView(tuple(ids), scheduler.pool.references(block), block in scheduler.cache)
                 for block, ids in enumerate(owners)
@@ -236,7 +236,7 @@ class EngineCore:
 
     def _accept(self, request: Request, row: RowCandidates) -> None:
         try:
-            end = request.accept(row, self.limits.max_candidates)
+            end = request.accept(row)
         except DeviceError as error:
             end = FinishEvent("error", request.usage, error=error)
         else:

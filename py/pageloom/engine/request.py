@@ -113,12 +113,12 @@ class Request:
         """The changes of the next row's logits."""
         return logit_adjustments(self.params, self._prompt_tokens, self._output_counts)
 
-    def accept(self, row: RowCandidates, max_candidates: int) -> FinishEvent | None:
+    def accept(self, row: RowCandidates) -> FinishEvent | None:
         """Take the result of this request's oldest pending row; returns how the request ends, if it does.
 
         Raises `DeviceError` for logits that are no numbers.
         """
-        sampled = sample(self.params, row, self._random, max_candidates)
+        sampled = sample(self.params, row, self._random)
         token_id = sampled.token_id
         self.num_pending -= 1
         self.token_ids.append(token_id)

@@ -33,7 +33,7 @@ class Sampled:
 
 
 def num_candidates(params: SamplingParams, max_candidates: int) -> int:
-    """How many candidates a request looks at. A batch may bring more; the rest is not looked at."""
+    """How many candidates a request needs. A batch may bring more, which changes nothing."""
     choice = 1 if params.is_greedy else min(params.top_k or max_candidates, max_candidates)
     return max(choice, params.logprobs or 0)
 
@@ -83,13 +83,12 @@ def probabilities(params: SamplingParams, logits: tuple[float, ...]) -> list[flo
     return [weight for weight in weights if weight >= params.min_p]
 
 
-def sample(params: SamplingParams, row: RowCandidates, rng: random.Random, max_candidates: int) -> Sampled:
+def sample(params: SamplingParams, row: RowCandidates, rng: random.Random) -> Sampled:
     """Choose from a row. Draws one number from `rng` unless the request is greedy.
 
     Raises `DeviceError` where the logits are no numbers, as after a fault on the device.
     """
-    count = num_candidates(params, max_candidates)
-    token_ids, logits = row.token_ids[:count], row.logits[:count]
+    token_ids, logits = row.token_ids, row.logits
     if not (logits and math.isfinite(logits[0]) and math.isfinite(row.logsumexp)):
         raise DeviceError(f"the device gave no finite logits: {logits[:3]}, logsumexp {row.logsumexp}")
     index = 0

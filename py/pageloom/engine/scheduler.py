@@ -2,8 +2,8 @@
 
 Policy:
 - Decodes first, then prompts under way, then waiting requests; within each the earliest arrival first. A prompt is
-  computed in chunks of what is left of the step's tokens. No more requests run than there are tokens a step, so every
-  decode has its token and every prompt gets its turn.
+  computed in chunks of what is left of the step's tokens, and nobody is admitted unless some are left, so every decode
+  has its token and every prompt gets its turn.
 - A waiting request is admitted when there is a free row and blocks for its whole context and one new token. Nobody
   overtakes a request that waits for blocks, so a large one is not starved by small ones behind it.
 - A waiting request whose next full block is just being computed by a running one waits for that block and then shares
@@ -54,7 +54,6 @@ class Scheduler:
         """`token_budget` bounds the new tokens of a step; at most `limits.max_tokens`."""
         self.limits = limits
         self.token_budget = token_budget
-        self.max_running = min(limits.max_sequences, token_budget)
         self.cache = PrefixCache(limits.block_size)
         self.pool = BlockPool(limits.num_blocks, self.cache)
         self.waiting: list[Request] = []
@@ -81,7 +80,6 @@ class Scheduler:
         `fed_by` has the requests whose pending token the step submitted last can feed.
         """
         draft = _Draft(self.token_budget, self.limits.max_adjustments)
-        preemptions = self.num_preemptions
         ready = [request for request in self.running if self._is_ready(request, fed_by)]
         for request in ready:
             if _is_decode(request) and self._grow(request):
@@ -89,8 +87,7 @@ class Scheduler:
         for request in ready:
             if not _is_decode(request) and request.state is RequestState.RUNNING:
                 draft.add(request)
-        if self.num_preemptions == preemptions:
-            self._admit(draft)
+        self._admit(draft)
         return StepPlan(tuple(draft.chunks)) if draft.chunks else None
 
     def _is_ready(self, request: Request, fed_by: Container[Request]) -> bool:
@@ -121,8 +118,8 @@ class Scheduler:
         if not self.waiting:
             return
         under_way = {request.table.next_key(request.token_ids) for request in self.running}
-        for request in self.waiting[: self.max_running]:
-            if len(self.running) == self.max_running or draft.tokens == 0 or request.num_pending:
+        for request in self.waiting[: self.limits.max_sequences]:
+            if len(self.running) == self.limits.max_sequences or draft.tokens == 0 or request.num_pending:
                 break
             prefix = self.cache.match(request.table.root, request.token_ids)
             next_key = self.cache.next_key(request.table.root, request.token_ids, prefix)

@@ -46,16 +46,16 @@ arrivals = st.builds(
 )
 loads = st.builds(
     Load,
-    num_blocks=st.integers(2, 12),
+    num_blocks=st.integers(2, 9),
     max_sequences=st.integers(1, 5),
     budget=st.integers(1, 20),
-    depth=st.integers(1, 3),
-    faults=st.frozensets(st.integers(0, 40), max_size=3),
-    arrivals=st.lists(arrivals, min_size=1, max_size=9).map(tuple),
+    depth=st.integers(1, 4),
+    faults=st.one_of(st.just(frozenset()), st.frozensets(st.integers(0, 40), max_size=3)),
+    arrivals=st.lists(arrivals, min_size=4, max_size=9).map(tuple),
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(loads)
 def test_every_request_ends_and_what_it_says_is_right(load: Load) -> None:
     asyncio.run(run(load))
@@ -115,7 +115,7 @@ def check(rig: Rig, request_id: str, arrival: Arrival, load: Load) -> None:
     room = load.num_blocks * rig.runner.limits.block_size + 1 - arrival.length
     wanted_length = min(arrival.max_tokens, room)
     if completion.finish_reason == "error":
-        assert load.faults
+        assert request.error in (*rig.runner.refuse.values(), *rig.runner.fail.values())
     elif completion.finish_reason == "abort":
         assert arrival.abort_after is not None
     elif completion.finish_reason == "length":

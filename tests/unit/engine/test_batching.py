@@ -4,12 +4,18 @@ import itertools
 
 import pytest
 
+from pageloom.engine.batch import StepBatch
 from pageloom.engine.core import EngineConfig
 from pageloom.engine.sampling_params import SamplingParams
 from tests.fake_runner import FakeRunner, limits
-from tests.unit.engine.rig import Rig, expected, output_ids, prompt
+from tests.unit.engine.rig import Rig, alone, expected, output_ids, prompt
 
 EIGHT = SamplingParams(max_tokens=8)
+
+
+def offsets(batch: StepBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Where the new tokens of each sequence start and end."""
+    return batch.cumulative_sequence_length[:-1], batch.cumulative_sequence_length[1:]
 
 
 @pytest.mark.parametrize("length", range(1, 18))
@@ -54,7 +60,10 @@ async def test_chunks_of_any_size_give_the_same_tokens(budget: int) -> None:
     for prompt_ids in prompts:
         rig.add(prompt_ids)
     assert output_ids(await rig.run()) == [expected(prompt_ids, EIGHT) for prompt_ids in prompts]
-    assert max(len(batch.input_ids) for batch in rig.runner.batches) <= budget
+    for batch in rig.runner.batches:
+        ends = [past + end - start for past, start, end in zip(batch.past_seqlens, *offsets(batch), strict=True)]
+        assert len(batch.input_ids) <= budget
+        assert [len(table) for table in batch.block_table] == [-(-end // 4) for end in ends]
 
 
 async def test_decodes_go_first_and_prompts_take_what_is_left_of_the_step() -> None:
@@ -137,3 +146,16 @@ class TestPipelining:
             await rig.run()
         for first, second in itertools.pairwise(rigs):
             assert [r.token_ids for r in first.requests] == [r.token_ids for r in second.requests]
+
+    async def test_a_request_left_out_of_a_step_waits_for_its_token(self) -> None:
+        """The second prompt waits for the first one's blocks, then takes one step's adjustments from the third: the step
+        before the next one is not the one that has the third one's row."""
+        rig = Rig(runner=FakeRunner(limits(max_adjustments=4)), config=EngineConfig(pipeline_depth=3))
+        bias = {4: 1.0, 8: 2.0, 9: -1.0}
+        jobs = [(prompt(1, 13), {}, 8), (prompt(1, 13), bias, 1), (prompt(2, 2), bias, 8)]
+        for prompt_ids, changes, max_tokens in jobs:
+            rig.add(prompt_ids, logit_bias=changes, max_tokens=max_tokens, ignore_eos=True)
+        completions = await rig.run()
+        for (prompt_ids, changes, max_tokens), completion in zip(jobs, completions, strict=True):
+            single = await alone(prompt_ids, logit_bias=changes, max_tokens=max_tokens, ignore_eos=True)
+            assert completion.output_ids == single.output_ids

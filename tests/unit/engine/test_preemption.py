@@ -60,6 +60,15 @@ async def test_two_prompts_of_most_of_the_pool_run_one_after_the_other() -> None
     assert stats.prefill_tokens + stats.decode_tokens == 2 * (21 + 2)
 
 
+async def test_a_request_is_not_admitted_without_room_for_its_first_new_token() -> None:
+    """The second prompt fits the two blocks that are left, but would have to give them up at once."""
+    rig = Rig(runner=tiny_pool(4))
+    rig.add(prompt(0, 7), max_tokens=2, ignore_eos=True)
+    rig.add(prompt(1, 8), max_tokens=4, ignore_eos=True)
+    await rig.run()
+    assert rig.core.stats().preemptions == 0
+
+
 async def test_recomputation_is_bounded_by_one_context_for_each_preemption() -> None:
     rig = Rig(runner=tiny_pool(6))
     for i in range(5):

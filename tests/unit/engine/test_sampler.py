@@ -62,7 +62,7 @@ def test_tokens_come_as_often_as_they_are_probable() -> None:
     params = SamplingParams(temperature=1.3, top_k=4)
     rng = random.Random(5)
     draws = 20_000
-    counts = Counter(sample(params, row(), rng, 8).token_id for _ in range(draws))
+    counts = Counter(sample(params, row(), rng).token_id for _ in range(draws))
     p = oracle(1.3, top_k=4)
     for token_id, probability in zip(TOKENS, p, strict=True):
         spread = 4 * np.sqrt(draws * probability * (1 - probability))
@@ -72,12 +72,12 @@ def test_tokens_come_as_often_as_they_are_probable() -> None:
 def test_greedy_takes_the_first_candidate_and_no_random_number() -> None:
     rng = random.Random(1)
     state = rng.getstate()
-    assert sample(SamplingParams(), row(), rng, 8).token_id == 11
+    assert sample(SamplingParams(), row(), rng).token_id == 11
     assert rng.getstate() == state
 
 
 def test_logprobs_are_of_the_whole_row_at_temperature_1() -> None:
-    sampled = sample(SamplingParams(logprobs=3, temperature=0.1, seed=1), row(), random.Random(1), 8)
+    sampled = sample(SamplingParams(logprobs=3, temperature=0.1, seed=1), row(), random.Random(1))
     wanted = np.array(LOGITS) - np.log(np.exp(np.array(LOGITS)).sum())
     assert [entry.token_id for entry in sampled.top_logprobs] == [11, 3, 7]
     np.testing.assert_allclose([entry.logprob for entry in sampled.top_logprobs], wanted[:3], rtol=1e-12)
@@ -85,7 +85,7 @@ def test_logprobs_are_of_the_whole_row_at_temperature_1() -> None:
 
 
 def test_no_alternatives_still_give_the_chosen_tokens_logprob() -> None:
-    sampled = sample(SamplingParams(logprobs=0), row(), random.Random(1), 8)
+    sampled = sample(SamplingParams(logprobs=0), row(), random.Random(1))
     assert sampled.top_logprobs == ()
     assert sampled.logprob is not None
 
@@ -93,7 +93,7 @@ def test_no_alternatives_still_give_the_chosen_tokens_logprob() -> None:
 @pytest.mark.parametrize("logit", [float("nan"), float("inf"), float("-inf")])
 def test_logits_that_are_no_numbers_are_an_error_and_no_token(logit: float) -> None:
     with pytest.raises(DeviceError):
-        sample(SamplingParams(), RowCandidates((0,), (logit,), 1.0), random.Random(1), 8)
+        sample(SamplingParams(), RowCandidates((0,), (logit,), 1.0), random.Random(1))
 
 
 def test_penalties_and_bias_are_changes_of_single_logits() -> None:

@@ -109,3 +109,18 @@ def test_a_table_that_has_begun_cannot_adopt() -> None:
     table.reserve(1)
     with pytest.raises(BlockAccountingError):
         table.adopt(())
+
+
+def test_the_chain_goes_on_behind_an_adopted_prefix() -> None:
+    """A block behind a shared prefix is found behind that prefix only, never at the beginning of a prompt."""
+    pool = Pool(4)
+    tokens = list(range(10))
+    first = pool.table()
+    first.reserve(4)
+    first.commit(tokens, 4)
+    second = pool.table()
+    second.adopt(pool.cache.match(second.root, tokens))
+    second.reserve(8)
+    second.commit(tokens, 8)
+    assert [link.block_id for link in pool.cache.match(Root(), tokens)] == [0, 1]
+    assert pool.cache.match(Root(), tokens[4:]) == ()
