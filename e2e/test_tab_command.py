@@ -13,9 +13,18 @@ from tests.golden_batch import GoldenRun, check_answers, check_refusals, check_s
 pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.fixture(scope="module", params=[16, pytest.param(48, marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("software", 16),
+        pytest.param(("software", 48), marks=pytest.mark.slow),
+        pytest.param(("hardware", 48), marks=pytest.mark.gpu),
+    ],
+    ids=lambda param: f"{param[0]}-{param[1]}",
+)
 def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GoldenRun:
-    return run_golden(tmp_path_factory.mktemp("golden"), request.param, "tab", "--gpu", "software")
+    gpu, max_tokens = request.param
+    return run_golden(tmp_path_factory.mktemp("golden"), max_tokens, "tab", "--gpu", gpu)
 
 
 def test_the_golden_prompts_in_one_batch_give_their_golden_answers(golden: GoldenRun) -> None:

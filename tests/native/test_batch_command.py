@@ -15,12 +15,13 @@ def max_tokens(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-@pytest.fixture(scope="module", params=["swiftshader", "lavapipe"])
+@pytest.fixture(scope="module", params=["swiftshader", "lavapipe", pytest.param("hardware", marks=pytest.mark.gpu)])
 def golden(request: pytest.FixtureRequest, max_tokens: int, tmp_path_factory: pytest.TempPathFactory) -> GoldenRun:
-    environment = environment_with(request.param)
-    return run_golden(
-        tmp_path_factory.mktemp("golden"), max_tokens, "batch", "--backend", "webgpu", environment=environment
-    )
+    driver = request.param
+    environment = None if driver == "hardware" else environment_with(driver)
+    gpu = "hardware" if driver == "hardware" else "software"
+    command = ["batch", "--backend", "webgpu", "--gpu", gpu]
+    return run_golden(tmp_path_factory.mktemp("golden"), max_tokens, *command, environment=environment)
 
 
 def test_the_golden_prompts_in_one_batch_give_their_golden_answers(golden: GoldenRun) -> None:
