@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -11,11 +12,21 @@ from pageloom.attention.numerics.error_budget import attention_errors, output_bu
 from pageloom.attention.numerics.softmax import attend, head_groups, refuse_nan
 from pageloom.backends.webgpu.device import Buffer, Device, Dispatch
 from pageloom.backends.webgpu.program import PlannedDispatch, ProgramCache
+from pageloom.backends.webgpu.programs.attention import plan_attention
+from pageloom.backends.webgpu.programs.attention_choice import (
+    AttentionBucket,
+    Variant,
+    partials_bytes,
+    query_tile_tokens,
+)
 from pageloom.backends.webgpu.step_layout import StepLayout
-from pageloom.engine.batch import LogitAdjustment, RunnerLimits, StepBatch
+from pageloom.engine.batch import RunnerLimits, StepBatch
 from pageloom.model.layer_ops import PagedAttention, Rope
 
 POISONS = {"nan": np.nan, "large": 6.0e4}
+
+# Compilation dominates these tests: all of a run share one cache a device.
+_PROGRAMS: WeakKeyDictionary[Device, ProgramCache] = WeakKeyDictionary()
 
 
 def attention_op(
@@ -156,9 +167,7 @@ def paged_case(
     return PagedCase(op, tuple(lengths), block_size, table, query.astype(np.float32), key_cache, value_cache)
 
 
-def step_words(
-    batch: StepBatch, *, block_size: int, tile_tokens: int = 16, adjustments: Sequence[LogitAdjustment] = ()
-) -> np.ndarray:
+def step_words(batch: StepBatch, *, block_size: int, tile_tokens: int) -> np.ndarray:
     """The step buffer of a batch, for limits that just fit it."""
     limits = RunnerLimits(
         max_tokens=max(1, len(batch.input_ids)),
@@ -167,7 +176,7 @@ def step_words(
         block_size=block_size,
         max_blocks_per_sequence=max(map(len, batch.block_table)),
         max_candidates=64,
-        max_adjustments=len(adjustments),
+        max_adjustments=0,
         vocab_size=2**20,
     )
     return np.array(StepLayout(limits, tile_tokens).pack(batch), np.int32)
@@ -181,7 +190,8 @@ def filled(device: Device, data: np.ndarray, label: str = "") -> Buffer:
     return buffer
 
 
-async def run(device: Device, programs: ProgramCache, planned: Sequence[PlannedDispatch]) -> None:
+async def run(device: Device, planned: Sequence[PlannedDispatch]) -> None:
+    programs = _PROGRAMS.setdefault(device, ProgramCache(device))
     commands = [Dispatch(await programs.pipeline(one.key), one.buffers, one.grid, one.label) for one in planned]
     device.submit(device.record(commands))
 
@@ -192,7 +202,47 @@ async def fetch(device: Device, buffer: Buffer, like: np.ndarray) -> np.ndarray:
     return np.frombuffer(data[: like.nbytes], like.dtype).reshape(like.shape).copy()
 
 
-def destroy(buffers: Mapping[str, Buffer | None]) -> None:
-    for buffer in buffers.values():
-        if buffer is not None:
-            buffer.destroy()
+async def attended(
+    device: Device,
+    case: PagedCase,
+    variant: Variant,
+    *,
+    bucket: AttentionBucket | None = None,
+    tile_tokens: int | None = None,
+) -> np.ndarray:
+    """The kernel's output, float32 `[tokens, num_heads, head_size]`; all of it was NaN before."""
+    bucket = bucket or AttentionBucket(
+        max_tokens=len(case.query),
+        max_sequences=len(case.lengths),
+        max_query_len=max(new for _, new in case.lengths),
+        max_kv_len=max(past + new for past, new in case.lengths),
+    )
+    tile_tokens = tile_tokens or query_tile_tokens(case.op)
+    words = step_words(case.step_batch, block_size=case.block_size, tile_tokens=tile_tokens)
+    output = filled(device, np.full((bucket.max_tokens, *case.query.shape[1:]), np.nan, np.float32))
+    planned = plan_attention(
+        device.info,
+        case.op,
+        filled(device, np.resize(case.query, (bucket.max_tokens, *case.query.shape[1:]))),
+        filled(device, case.key_cache),
+        filled(device, case.value_cache),
+        output,
+        filled(device, words),
+        filled(device, np.full(partials_bytes(case.op, bucket) // 4, np.nan, np.float32)),
+        bucket=bucket,
+        block_size=case.block_size,
+        tile_tokens=tile_tokens,
+        variant=variant,
+    )
+    await run(device, planned)
+    result = await fetch(device, output, np.zeros((bucket.max_tokens, *case.query.shape[1:]), np.float32))
+    for buffer in {id(buffer): buffer for one in planned for buffer in one.buffers}.values():
+        buffer.destroy()
+    assert np.isnan(result[len(case.query) :]).all(), "rows past the step's tokens were written"
+    return result[: len(case.query)]
+
+
+def assert_within(actual: np.ndarray, expected: np.ndarray, budget: np.ndarray) -> None:
+    """Every element within its budget; a NaN is outside of any."""
+    excess = np.abs(actual - expected) - budget
+    assert (excess <= 0).all(), f"{(~(excess <= 0)).sum()} of {excess.size} elements are off, by up to {excess.max()}"
