@@ -24,7 +24,7 @@ from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 PASS_COST = 50
-ITEM_COST = 4
+ITEM_COST = 16
 MAX_CALL_DEPTH = 50
 """Well before Python's own limit, which in a browser may be the end of the stack."""
 MAX_INTEGER_BITS = 1024
