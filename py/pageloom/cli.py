@@ -7,6 +7,7 @@ command needs is missing on this machine; 130 stopped by Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"pageloom: {error.message}", file=sys.stderr)
         return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 1)
     except KeyboardInterrupt:
+        logging.disable()  # what the stop cuts off, a browser's driver above all, complains on its way out
         print("\npageloom: stopped", file=sys.stderr)
         return 130
     return code
