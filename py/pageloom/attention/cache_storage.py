@@ -7,7 +7,6 @@ from typing import Literal
 
 from pageloom.attention.tensors import DType, TensorInfo
 from pageloom.attention.validation import Inputs, require, require_dtype
-from pageloom.errors import NotSupported
 
 QuantType = Literal["NONE", "PER_TENSOR", "PER_CHANNEL"]
 QUANT_TYPES: tuple[QuantType, ...] = ("NONE", "PER_TENSOR", "PER_CHANNEL")
@@ -84,11 +83,8 @@ def check_scale(inputs: Inputs, param: str, storage: CacheStorage, kv_num_heads:
 def check_cache_dtype(param: str, name: str, cache: TensorInfo, cache_param: str) -> Element:
     """The logical element that attribute `param` = `name` gives to tensor `cache`.
 
-    '' stands for the tensor's own type; 'int4' is the only reading of uint8. Raises `NotSupported` for float4e2m1,
-    which the contract reserves.
+    '' stands for the tensor's own type; 'int4' is the only reading of uint8.
     """
-    if name == "float4e2m1":
-        raise NotSupported(f"{param} 'float4e2m1' is reserved; no cache of it exists, use 'int4'", param=param)
     require_dtype(cache_param, cache, "float32", "float16", "bfloat16", "int8", "float8e4m3fn", "uint8")
     if cache.dtype == "uint8":
         require(

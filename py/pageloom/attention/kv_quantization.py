@@ -8,7 +8,7 @@ with the reciprocal. A scale of 0 quantises as a scale of 1.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import ml_dtypes
 import numpy as np
@@ -80,13 +80,3 @@ def store(values: Float64, storage: CacheStorage, scale: Array | None, rule: Rul
 def load(stored: Array, storage: CacheStorage, scale: Array | None, head_size: int) -> Float64:
     """The float64 values of stored rows."""
     return to_float64(stored) if scale is None else decode(stored, scale, storage.element, head_size)
-
-
-def amax_scale(values: Array, storage: CacheStorage) -> Any:
-    """float32 scale that maps the largest magnitude of `values` `[..., kv_num_heads, head_size]` to the largest code:
-    `[1]` PER_TENSOR, `[kv_num_heads, 1, head_size]` PER_CHANNEL."""
-    magnitude = np.abs(to_float64(values)).reshape(-1, *values.shape[-2:]).max(axis=0)
-    largest = CODE_RANGE[storage.element][1]
-    if storage.quant_type == "PER_TENSOR":
-        return np.array([magnitude.max() / largest], np.float32)
-    return (magnitude[:, None, :] / largest).astype(np.float32)

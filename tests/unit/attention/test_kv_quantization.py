@@ -8,7 +8,6 @@ import pytest
 
 from pageloom.attention.cache_storage import CacheStorage
 from pageloom.attention.kv_quantization import (
-    amax_scale,
     decode,
     encode,
     load,
@@ -90,13 +89,6 @@ def test_channels_have_their_own_scales() -> None:
     codes = encode(np.full((1, 2, 2), 8.0), scale, "int8", "divide")
     assert codes.tolist() == [[[8, 4], [2, 1]]]
     assert (decode(codes, scale, "int8", 2) == 8).all()
-
-
-def test_the_largest_magnitude_meets_the_largest_code() -> None:
-    values = np.array([[[1.0, -4.0]], [[3.0, 2.0]]])
-    per_tensor, per_channel = (CacheStorage("int8", kind) for kind in ("PER_TENSOR", "PER_CHANNEL"))
-    assert amax_scale(values, per_tensor) == np.float32(4 / 127)
-    assert (amax_scale(values, per_channel) == np.array([[[3 / 127, 4 / 127]]], np.float32)).all()
 
 
 def test_a_scale_of_0_quantises_as_1() -> None:

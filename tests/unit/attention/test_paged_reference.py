@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pageloom.attention.cases.paged_case import members
 from pageloom.attention.paged.reference import paged_attention
 from pageloom.attention.paged.spec import PagedAttentionSpec
 
@@ -124,13 +125,10 @@ def test_chunks_give_what_the_whole_prompt_gives() -> None:
 def test_a_batch_is_its_members_run_alone() -> None:
     inputs = call([3, 0, 1, 18], [20, 5, 0, 7])
     together = paged_attention(SPEC, inputs)
-    bounds = inputs["cumulative_sequence_length"]
-    for row in range(4):
-        tokens = slice(bounds[row], bounds[row + 1])
-        alone = {name: inputs[name][tokens] for name in ("query", "key", "value")}
-        alone["cumulative_sequence_length"] = np.array([0, tokens.stop - tokens.start], np.int32)
-        alone |= {name: inputs[name][row : row + 1] for name in ("past_seqlens", "block_table")}
-        np.testing.assert_allclose(paged_attention(SPEC, inputs | alone).output, together.output[tokens], rtol=1e-12)
+    alone = list(members(inputs))
+    assert [tokens.stop - tokens.start for tokens, _ in alone] == [3, 0, 1, 18]
+    for tokens, member in alone:
+        np.testing.assert_allclose(paged_attention(SPEC, member).output, together.output[tokens], rtol=1e-12)
 
 
 def test_packed_is_separate() -> None:
@@ -203,6 +201,31 @@ def test_latent_values_are_the_head_of_the_key_row() -> None:
     separate = paged_attention(PagedAttentionSpec(num_heads=2, kv_num_heads=1, scale=0.3), wide)
     np.testing.assert_allclose(result.output, separate.output[..., :8], rtol=1e-12)
     assert result.value_cache is None
+
+
+def test_absorbed_latent_attention_is_attention_over_the_expanded_keys_and_values() -> None:
+    rng = np.random.default_rng(4)
+    heads, compressed, nope, pe, wide, past, new = 4, 64, 32, 32, 24, 9, 6
+    up_key, up_value = rng.standard_normal((heads, compressed, nope)), rng.standard_normal((heads, compressed, wide))
+    rows = rng.standard_normal((past + new, compressed + pe)).astype(np.float32)
+    query = rng.standard_normal((new, heads, nope + pe))
+    absorbed = np.concatenate([np.einsum("thn,hcn->thc", query[..., :nope], up_key), query[..., nope:]], axis=-1)
+    absorbed = absorbed.astype(np.float32)
+    spec = PagedAttentionSpec(
+        num_heads=heads, kv_num_heads=1, kv_cache_layout="LATENT", v_head_size=compressed, scale=(nope + pe) ** -0.5
+    )
+    inputs = call([new], [past], heads=(heads, 1), head=compressed + pe)
+    inputs = {name: array for name, array in inputs.items() if name not in ("value", "value_cache")}
+    inputs["key_cache"][inputs["block_table"][0, 0], :past, 0] = rows[:past]
+    inputs |= {"key": rows[past:], "query": absorbed.reshape(new, -1)}
+    latent = np.einsum("thc,hcv->thv", paged_attention(spec, inputs).output, up_value)
+    for head in range(heads):
+        keys = np.concatenate([rows[:, :compressed] @ up_key[head], rows[:, compressed:]], axis=1)
+        logits = query[:, head] @ keys.T * (nope + pe) ** -0.5
+        logits[np.arange(past + new) > past + np.arange(new)[:, None]] = -np.inf
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        want = weights / weights.sum(axis=1, keepdims=True) @ (rows[:, :compressed] @ up_value[head])
+        np.testing.assert_allclose(latent[:, head], want, rtol=1e-4, atol=1e-4)
 
 
 def test_a_poisoned_key_within_reach_is_reported() -> None:

@@ -8,13 +8,14 @@ from pageloom.attention.cases import (
     group_query_cases,
     onnx_cases,
     paged_features,
+    paged_prologue,
     paged_regressions,
     paged_storage,
     paged_sweeps,
 )
 from pageloom.attention.cases.case import Case, Operator
 
-_PARTS = (paged_sweeps, paged_features, paged_storage, paged_regressions, group_query_cases, onnx_cases)
+_PARTS = (paged_sweeps, paged_features, paged_prologue, paged_storage, paged_regressions, group_query_cases, onnx_cases)
 
 
 def all_cases(*, operator: Operator | None = None, quick: bool = False) -> Iterator[Case]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -52,6 +52,23 @@ def paged_case(
         quick=quick,
         guards=guards,
     )
+
+
+def members(inputs: Inputs) -> Iterator[tuple[slice, Inputs]]:
+    """Each sequence of a PagedAttention call by itself, with the rows of the batch's output that are its own.
+
+    The caches are the batch's and are copied, since the operator writes to them.
+    """
+    bounds = inputs["cumulative_sequence_length"]
+    for row in range(len(inputs["past_seqlens"])):
+        tokens = slice(int(bounds[row]), int(bounds[row + 1]))
+        alone = {name: array.copy() for name, array in inputs.items()}
+        for name in ("query", "key", "value", "slot_mapping"):
+            if name in inputs:
+                alone[name] = inputs[name][tokens]
+        alone["cumulative_sequence_length"] = np.array([0, tokens.stop - tokens.start], np.int32)
+        alone |= {name: inputs[name][row : row + 1] for name in ("past_seqlens", "block_table")}
+        yield tokens, alone
 
 
 def _needs(problem: PagedProblem) -> frozenset[str]:

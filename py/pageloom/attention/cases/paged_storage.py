@@ -81,6 +81,16 @@ def _quantized() -> Iterator[Case]:
         past=(1500, 1030),
     )
 
+    yield paged_case(
+        "int4/huge_scales",
+        adjust=_huge_key_scales,
+        scale=2e-6,
+        quick=True,
+        guards="a scale folded into Q in half precision became infinite, and infinity times 0 NaN",
+        **_both("int4", "PER_CHANNEL"),
+        new=(1, 19),
+        past=(70, 13),
+    )
     for element in ("int8", "int4"):
         yield paged_case(
             f"{element}/ties_to_even",
@@ -91,6 +101,11 @@ def _quantized() -> Iterator[Case]:
             new=(9, 1),
             past=(20, 33),
         )
+
+
+def _huge_key_scales(inputs: Inputs) -> None:
+    """Scales that Q times any of them passes the largest half-precision number."""
+    inputs["k_scale"] *= np.float32(2.0**16)
 
 
 def _halves(inputs: Inputs) -> None:

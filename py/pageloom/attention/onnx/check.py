@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pageloom.attention.onnx.spec import OnnxAttentionSpec
 from pageloom.attention.tensors import DType, TensorInfo
 from pageloom.attention.validation import Inputs, require, require_dtype, require_rank, require_tensor
+from pageloom.errors import InvalidArgument
 
 INPUT_NAMES = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 FLOATS: tuple[DType, ...] = ("bfloat16", "float16", "float32", "float64")
@@ -81,8 +82,7 @@ def _split(param: str, tensor: TensorInfo, heads: int | None, heads_param: str) 
         )
         return batch, own, rows, width
     if heads is None:
-        require(False, f"{heads_param} is unset; inputs of three dimensions need it", heads_param)
-        raise AssertionError
+        raise InvalidArgument(f"{heads_param} is unset; inputs of three dimensions need it", param=heads_param)
     batch, rows, hidden = tensor.shape
     require(
         hidden % heads == 0, f"{param} has {hidden} channels; a multiple of {heads_param} {heads} is expected", param

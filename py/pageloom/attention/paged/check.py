@@ -4,7 +4,7 @@ What an integer tensor holds is checked in `host_values` where the host knows th
 them, they are no error but mean something on every backend:
 
 - a block id outside [0, num_blocks) is an unmapped page, and its positions are masked;
-- a slot outside [0, num_blocks * block_size) stores nothing;
+- a slot outside [0, num_blocks * block_size) stores nothing; where two tokens are given one slot, either may remain;
 - a sequence whose past length is negative, or that would pass its position limit, stores nothing and its rows are 0;
 - tokens at or past cumulative_sequence_length[-1] belong to no sequence: they store nothing and their rows are 0.
 """
