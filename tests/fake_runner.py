@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pageloom.engine.batch import LogitAdjustment, RowCandidates, RunnerLimits, StepBatch
+from pageloom.engine.batch import LogitAdjustment, RowCandidates, RunnerLimits, StepBatch, StepTicket
 from pageloom.engine.check_batch import check_batch
 from pageloom.errors import InvalidArgument
 
@@ -101,8 +101,13 @@ class FakeRunner:
         self._results[index] = self._previous
         return Ticket(index)
 
-    async def result(self, ticket: Ticket) -> tuple[RowCandidates, ...]:
+    async def result(self, ticket: StepTicket) -> tuple[RowCandidates, ...]:
         await asyncio.sleep(0)
+        return self.take(ticket)
+
+    def take(self, ticket: StepTicket) -> tuple[RowCandidates, ...]:
+        """The result of a step; each is taken once."""
+        assert isinstance(ticket, Ticket)
         rows = self._results.pop(ticket.index)
         if ticket.index in self.fail:
             raise self.fail[ticket.index]

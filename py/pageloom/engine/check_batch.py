@@ -45,7 +45,7 @@ def _check_counts(batch: StepBatch, limits: RunnerLimits, num_tokens: int, num_s
         and cumulative[0] == 0
         and cumulative[-1] == num_tokens
         and all(start <= end for start, end in itertools.pairwise(cumulative)),
-        f"cumulative_sequence_length {cumulative} is no prefix sum of {num_sequences} lengths that adds up to {num_tokens}",
+        f"cumulative_sequence_length {cumulative} is no prefix sum of {num_sequences} lengths up to {num_tokens}",
         "cumulative_sequence_length",
     )
     _require(
@@ -80,7 +80,7 @@ def _check_sequence(batch: StepBatch, limits: RunnerLimits, sequence: int, new_t
     needed = -(-(past + new_tokens) // limits.block_size)
     _require(
         new_tokens == 0 or len(blocks) >= needed,
-        f"sequence {sequence} needs {needed} blocks for {past} cached and {new_tokens} new tokens; it has {len(blocks)}",
+        f"sequence {sequence} needs {needed} blocks for {past} cached and {new_tokens} new tokens, not {len(blocks)}",
         "block_table",
     )
     for block in blocks:
@@ -111,6 +111,6 @@ def _check_rows(batch: StepBatch, limits: RunnerLimits, num_tokens: int) -> None
     for entry in batch.adjustments:
         _require(
             0 <= entry.row < len(rows) and 0 <= entry.token_id < limits.vocab_size,
-            f"a logit adjustment names row {entry.row} of {len(rows)} and token {entry.token_id} of {limits.vocab_size}",
+            f"an adjustment names row {entry.row} of {len(rows)} and token {entry.token_id} of {limits.vocab_size}",
             "adjustments",
         )

@@ -138,9 +138,8 @@ class EngineCore:
         return True
 
     def fail(self, error: PageloomError) -> None:
-        """End every request with `error`, and refuse new ones with it."""
+        """End every request with `error`, and refuse new ones with it. Steps under way are still to be awaited."""
         self._failure = error
-        self._in_flight.clear()
         for request in list(self._live.values()):
             self._end(request, FinishEvent("error", request.usage, error=error))
 

@@ -98,13 +98,14 @@ class Engine:
         Raises `InvalidArgument` for tokens outside the vocabulary or an id in use; `CapacityExceeded` for a prompt that
         can never run, a full queue, or sampling that the Runner has no room for; `DeviceLost` once the device is lost.
         """
+        loop = asyncio.get_running_loop()
 
         def enqueue(listener: Callable[[Event], None]) -> Request:
             return self._core.add(prompt_ids, params, listener, request_id=request_id, cache_salt=cache_salt)
 
         handle = RequestHandle(enqueue, self._core.abort)
         if self._loop_task is None or self._loop_task.done():
-            self._loop_task = asyncio.get_running_loop().create_task(self._run())
+            self._loop_task = loop.create_task(self._run())
         return handle
 
     def abort(self, request_id: str) -> bool:
@@ -132,7 +133,8 @@ class Engine:
             try:
                 await self._core.step()
             except Exception as error:
-                cause = error if isinstance(error, PageloomError) else PageloomError(f"the engine failed: {error!r}")
-                self._core.fail(cause)
+                failure = PageloomError(f"the engine failed: {error!r}")
+                failure.__cause__ = error
+                self._core.fail(failure)
             # A runner whose result is there at once never lets the loop go: callers get their turn between steps.
             await asyncio.sleep(0)

@@ -42,6 +42,8 @@ def logit_adjustments(
     params: SamplingParams, prompt_tokens: Set[int], output_counts: Mapping[int, int]
 ) -> tuple[TokenAdjustment, ...]:
     """Penalties and logit bias as changes of single logits: the repetition penalty first, then what is added."""
+    if not params.logit_bias and not params.has_penalties:
+        return ()
     token_ids = set(params.logit_bias)
     if params.has_penalties:
         token_ids |= output_counts.keys()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 
 from pageloom.engine.batch import LogitAdjustment, StepBatch
 from pageloom.engine.request import Request
@@ -32,18 +33,18 @@ class Chunk:
         return self.start >= self.request.prompt_length and self.num_tokens == 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class StepPlan:
     """What one step computes. Blocks for it are reserved."""
 
     chunks: tuple[Chunk, ...]
 
-    @property
+    @cached_property
     def sampling(self) -> tuple[Chunk, ...]:
         """The chunks with a row of logits, in the order of the rows."""
         return tuple(chunk for chunk in self.chunks if chunk.samples)
 
-    @property
+    @cached_property
     def rows(self) -> dict[Request, int]:
         return {chunk.request: row for row, chunk in enumerate(self.sampling)}
 
@@ -55,7 +56,7 @@ class StepPlan:
     def num_decode_tokens(self) -> int:
         return sum(chunk.is_decode for chunk in self.chunks)
 
-    @property
+    @cached_property
     def needs_host(self) -> bool:
         """Whether the host has to see this step's candidates before the next step can be made."""
         return any(chunk.request.params.needs_host for chunk in self.sampling)

@@ -26,6 +26,8 @@ class StopStrings:
 
     def feed(self, text: str) -> StopScan:
         """The text that can be shown now. After a stop, nothing more may be fed."""
+        if not self._stops:
+            return StopScan(text)
         self._held += text
         found = [(start + len(stop), start, stop) for stop in self._stops if (start := self._held.find(stop)) >= 0]
         if found:
@@ -43,7 +45,7 @@ class StopStrings:
         return held
 
     def _length_to_hold(self) -> int:
-        longest = min(max(map(len, self._stops), default=0) - 1, len(self._held))
+        longest = min(max(map(len, self._stops)) - 1, len(self._held))
         return next((n for n in range(longest, 0, -1) if self._is_stop_prefix(self._held[-n:])), 0)
 
     def _is_stop_prefix(self, text: str) -> bool:

@@ -51,7 +51,10 @@ class BlockTable:
 
     def reserve(self, num_tokens: int) -> bool:
         """Own blocks for positions [0, num_tokens); False, and no change, where the pool cannot give them."""
-        blocks = self._pool.allocate(max(0, self._missing(num_tokens)))
+        missing = self._missing(num_tokens)
+        if missing <= 0:
+            return True
+        blocks = self._pool.allocate(missing)
         if blocks is None:
             return False
         self.block_ids.extend(blocks)

@@ -148,8 +148,8 @@ class TestPipelining:
             assert [r.token_ids for r in first.requests] == [r.token_ids for r in second.requests]
 
     async def test_a_request_left_out_of_a_step_waits_for_its_token(self) -> None:
-        """The second prompt waits for the first one's blocks, then takes one step's adjustments from the third: the step
-        before the next one is not the one that has the third one's row."""
+        """The second prompt waits for the blocks of the first, then takes one step's adjustments from the third: the
+        step before the next one is not the one that has the third one's row."""
         rig = Rig(runner=FakeRunner(limits(max_adjustments=4)), config=EngineConfig(pipeline_depth=3))
         bias = {4: 1.0, 8: 2.0, 9: -1.0}
         jobs = [(prompt(1, 13), {}, 8), (prompt(1, 13), bias, 1), (prompt(2, 2), bias, 8)]

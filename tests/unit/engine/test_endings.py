@@ -4,7 +4,9 @@ import pytest
 
 from pageloom.engine.core import EngineConfig
 from pageloom.engine.events import FinishEvent, TokenEvent
+from pageloom.engine.output_text import OutputText
 from pageloom.errors import CapacityExceeded, InvalidArgument, PageloomError
+from pageloom.model.text_stream import TextStream
 from tests.fake_runner import FakeRunner, greedy, limits
 from tests.unit.engine.rig import EOS, Rig, alone, letter, prompt
 
@@ -150,3 +152,59 @@ class TestRefusals:
     def test_a_configuration_that_cannot_work_is_refused(self, field: str) -> None:
         with pytest.raises(InvalidArgument, match=field):
             EngineConfig(**{field: 0})
+
+
+class Bytes:
+    """Token i is the i-th of these byte strings, decoded as they come."""
+
+    PIECES = (b"caf", b"\xc3", b"\xa9", b" STOP\xe2", b"\x82\xac", b"\xff")
+
+    def __init__(self) -> None:
+        self._stream = TextStream()
+
+    def feed(self, token_id: int) -> str:
+        return self._stream.push(self.PIECES[token_id])
+
+    def finish(self) -> str:
+        return self._stream.finish()
+
+
+def spoken(stops: tuple[str, ...], token_ids: list[int]) -> tuple[list[str], str | None]:
+    """What is shown with each token, the rest at the end included, and the stop string."""
+    text = OutputText(Bytes(), stops)
+    shown = []
+    for token_id in token_ids:
+        scan = text.feed(token_id)
+        shown.append(scan.text)
+        if scan.stopped_by:
+            return shown, scan.stopped_by
+    rest = text.finish()
+    return [*shown, rest.text], rest.stopped_by
+
+
+def test_a_character_of_several_tokens_is_shown_and_stops_when_it_is_complete() -> None:
+    assert spoken((), [0, 1, 2, 3, 4]) == (["caf", "", "é", " STOP", "€", ""], None)
+    assert spoken(("é",), [0, 1, 2, 3]) == (["caf", "", ""], "é")
+    assert spoken(("é STOP€",), [0, 1, 2, 3, 4]) == (["caf", "", "", "", ""], "é STOP€")
+
+
+def test_a_stop_string_before_half_a_character_needs_no_other_half() -> None:
+    assert spoken(("STOP",), [0, 3, 4]) == (["caf", " "], "STOP")
+
+
+def test_half_a_character_at_the_end_is_shown_as_replaced_and_may_stop_too() -> None:
+    assert spoken((), [0, 1]) == (["caf", "", "\ufffd"], None)
+    assert spoken(("\ufffd",), [0, 1]) == (["caf", "", ""], "\ufffd")
+    assert spoken((), [0, 5, 0]) == (["caf", "\ufffd", "caf", ""], None)
+
+
+async def test_text_held_back_comes_with_the_stop_token_too() -> None:
+    tokens = greedy(WITH_EOS, 8)
+    last = letter(tokens[tokens.index(EOS) - 1])
+    rig = Rig()
+    request = rig.add(WITH_EOS, stop=(last + "~",))
+    completion = (await rig.run())[0]
+    event = rig.events[request.id][-2]
+    assert isinstance(event, TokenEvent)
+    assert (event.token_id, event.text_delta) == (EOS, last)
+    assert completion.text.endswith(last)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from pageloom.engine.batch import RowCandidates, StepTicket
 from pageloom.engine.engine import Engine
 from pageloom.engine.events import FinishEvent, TokenEvent
 from pageloom.engine.invariants import validate_invariants
@@ -72,6 +73,20 @@ async def test_leaving_the_iteration_aborts_the_request_and_the_next_one_runs(en
     assert engine.stats().used_blocks == 0
     following = await engine.submit(prompt(2, 5), EIGHT).result()
     assert list(following.output_ids) == expected(prompt(2, 5), EIGHT)
+
+
+async def test_callers_get_their_turn_although_the_runner_never_makes_the_engine_wait() -> None:
+    class AtOnce(FakeRunner):
+        async def result(self, ticket: StepTicket) -> tuple[RowCandidates, ...]:
+            return self.take(ticket)
+
+    engine = make_engine(AtOnce(limits()))
+    handle = engine.submit(prompt(1, 5), SamplingParams(max_tokens=50, ignore_eos=True))
+    events = aiter(handle)
+    await anext(events)
+    assert handle.abort()
+    assert (await handle.result()).usage.completion_tokens < 5
+    await engine.close()
 
 
 async def test_an_abort_before_the_first_token_ends_the_request_without_tokens(engine: Engine) -> None:
@@ -144,7 +159,8 @@ async def test_closing_aborts_what_runs_and_waits_and_closes_the_runner() -> Non
     runner = FakeRunner(limits(max_sequences=1))
     engine = make_engine(runner)
     handles = [engine.submit(prompt(i, 5), EIGHT) for i in range(3)]
-    await anext(aiter(handles[0]))
+    events = aiter(handles[0])
+    await anext(events)
     await engine.close()
     await engine.close()
     assert [(await handle.result()).finish_reason for handle in handles] == ["abort"] * 3
