@@ -77,7 +77,8 @@ def test_a_text_completion_continues_text_and_token_ids_alike(run: Run) -> None:
     by_ids = run(f"return engine.completions.create({{ prompt: {rows[0]['prompt_ids']}, max_tokens: 3 }});")
     assert by_text["object"] == "text_completion"
     assert by_text["choices"] == by_ids["choices"]
-    assert by_text["choices"][0]["text"] == rows[0]["text"] == " Paris."
+    assert by_text["choices"][0]["text"] == rows[0]["text"]
+    assert rows[0]["text"].startswith(" Paris")
 
 
 def test_a_batch_keeps_the_rows_order_and_a_bad_row_fails_alone(run: Run) -> None:

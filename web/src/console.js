@@ -18,7 +18,7 @@ function print(text) {
   output.scrollTop = output.scrollHeight;
 }
 
-input.value = EXAMPLE;
+input.defaultValue = EXAMPLE;
 print('Starting Python\n');
 const python = await bootPython(new URL('.', document.baseURI));
 python.setStdout({ batched: (line) => print(`${line}\n`) });
