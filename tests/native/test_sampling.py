@@ -81,7 +81,7 @@ def check(device: Device, logits: np.ndarray, k: int, lanes: int) -> None:
 
 
 @pytest.mark.parametrize("lanes", [1, 128])
-@pytest.mark.parametrize(("vocab", "k"), [(267, 64), (1024, 1), (32003, 5)])
+@pytest.mark.parametrize(("vocab", "k"), [(267, 64), (1024, 1), (32003, 5), (20011, 64)])
 def test_candidates_are_the_head_of_a_full_sort(device, vocab, k, lanes):
     random = np.random.default_rng(vocab + k)
     check(device, random.standard_normal((3, vocab)).astype(np.float32) * 8, k, lanes)
@@ -91,6 +91,13 @@ def test_candidates_are_the_head_of_a_full_sort(device, vocab, k, lanes):
 def test_ties_go_to_the_lower_id_also_across_chunks(device, lanes):
     logits = np.random.default_rng(1).integers(-3, 3, (2, 2500)).astype(np.float32)
     check(device, logits, 64, lanes)
+
+
+@pytest.mark.parametrize("lanes", [1, 128])
+def test_zero_and_minus_zero_tie(device, lanes):
+    logits = np.full((1, 1100), -1.0, np.float32)
+    logits[0, [4, 9, 1050]] = [-0.0, 0.0, -0.0]
+    check(device, logits, 3, lanes)
 
 
 @pytest.mark.parametrize("lanes", [1, 128])
