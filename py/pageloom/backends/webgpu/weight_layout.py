@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pageloom.backends.webgpu.device import DeviceInfo
+from pageloom.backends.webgpu.device import AdapterClass, DeviceInfo
 from pageloom.errors import NotSupported
 from pageloom.model.gguf import TensorInfo
 
@@ -78,15 +78,18 @@ ENCODINGS = {
 """The smallest encoding that holds a GGUF format exactly (products of its scales are exact in f32)."""
 
 
-def common_encoding(formats: Sequence[str]) -> Encoding:
-    """The smallest encoding that holds every one of `formats` (GGUF names); a mixture with floats becomes f32."""
+def common_encoding(formats: Sequence[str], *, unpack_halves: bool = False) -> Encoding:
+    """The smallest encoding that holds every one of `formats` (GGUF names); a mixture with floats becomes f32.
+
+    `unpack_halves` keeps pairs of scale and minimum as f32, for devices that unpack f16 slowly.
+    """
     found = {ENCODINGS[name] for name in formats}
-    if len(found) == 1:
-        return found.pop()
     if any(encoding.scales == "none" for encoding in found):
-        return Encoding("f32")
+        return found.pop() if len(found) == 1 else Encoding("f32")
     kinds = {encoding.scales for encoding in found}
     scales = kinds.pop() if len(kinds) == 1 else "pair"
+    if scales == "half_pair" and unpack_halves:
+        scales = "pair"
     return Encoding(
         codes="q8" if any(encoding.codes == "q8" for encoding in found) else "q4",
         scales=scales,
@@ -137,8 +140,12 @@ class WeightLayout:
         return tuple(range(first, min(first + most, self.rows)) for first in range(0, self.rows, max(most, 1)))
 
 
-def describe_weight(tensors: Sequence[TensorInfo]) -> WeightLayout:
+def describe_weight(tensors: Sequence[TensorInfo], adapter_class: AdapterClass = "gpu") -> WeightLayout:
     """The layout of the matrix of the rows of `tensors` (`[rows, columns]` each), known before anything is allocated.
+
+    Adapters that compute on a CPU get their scales as f32: `unpack2x16float` takes them dozens of instructions, and a
+    product with one token a fifth longer.
+
 
     Raises `NotSupported` for tensors that make no matrix, and for a number of columns that is no multiple of 4.
     """
@@ -152,7 +159,8 @@ def describe_weight(tensors: Sequence[TensorInfo]) -> WeightLayout:
             f"{tensors[0].name} has rows of {width} elements; a multiple of 4 is needed", param=tensors[0].name
         )
     rows = sum(tensor.shape[0] for tensor in tensors)
-    return WeightLayout(rows, width, common_encoding([tensor.format.name for tensor in tensors]))
+    formats = [tensor.format.name for tensor in tensors]
+    return WeightLayout(rows, width, common_encoding(formats, unpack_halves=adapter_class == "software"))
 
 
 def binding_limit(info: DeviceInfo) -> int:

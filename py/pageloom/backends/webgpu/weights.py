@@ -72,7 +72,7 @@ async def load_weight(
     piece that has arrived. Raises `NotSupported` for shapes or sizes that the device cannot hold, `OutOfMemory`,
     and what the source raises; nothing is left on the device then.
     """
-    layout = describe_weight(tensors)
+    layout = describe_weight(tensors, device.info.adapter_class)
     if interleaved and len({tensor.shape for tensor in tensors}) != 1:
         raise InvalidArgument(f"{label}: interleaved tensors must have one shape", param=label)
     weight = DeviceWeight(label, layout, _allocate(device, layout, label), interleaved)

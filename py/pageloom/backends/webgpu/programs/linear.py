@@ -164,7 +164,9 @@ def _plan(
 
 
 def _software(info: DeviceInfo, max_tokens: int, reason: str) -> LinearChoice:
-    rows, tokens, workgroup_size = 4, _power_of_two(max_tokens, 8), 8
+    """One token: little code and many workgroups. Several: as many sums a thread as still compile quickly."""
+    rows, tokens = (4, 1) if max_tokens == 1 else (8, 4) if max_tokens <= 4 else (8, 8)
+    workgroup_size = 8
     return LinearChoice(
         "software",
         reason,
