@@ -244,7 +244,7 @@ async def test_weights_beyond_the_binding_limit_are_split_by_rows(
 ) -> None:
     device = await limited_device({"maxStorageBufferBindingSize": 2**19, "maxBufferSize": 2**20})
     bench = Bench(device, ProgramCache(device))
-    tensors = [("Q8_0", random_tensor(rng, "Q8_0", 2053, 576)) for _ in range(2)]
+    tensors = [("Q8_0", random_tensor(rng, "Q8_0", 2053, 288)) for _ in range(2)]
     for interleaved in (False, True):
         weight, values = await load(bench, tensors, interleaved=interleaved)
         assert len(weight.shards) == 3
