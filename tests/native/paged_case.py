@@ -11,7 +11,8 @@ import numpy as np
 from pageloom.attention.numerics.error_budget import attention_errors, output_budget
 from pageloom.attention.numerics.softmax import attend, head_groups, refuse_nan
 from pageloom.backends.webgpu.device import Buffer, Device, Dispatch
-from pageloom.backends.webgpu.program import PlannedDispatch, ProgramCache
+from pageloom.backends.webgpu.program import PlannedDispatch
+from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.programs.attention import plan_attention
 from pageloom.backends.webgpu.programs.attention_choice import (
     AttentionBucket,

@@ -9,7 +9,7 @@ import pytest
 from weights_kit import BLOCKS, Bench, as_source, dequantized, random_tensor, step_words
 
 from pageloom.backends.webgpu.native import NativeDevice
-from pageloom.backends.webgpu.program import ProgramCache
+from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.programs.embed import plan_embed, plan_select_rows
 from pageloom.backends.webgpu.weights import load_weight
 from pageloom.errors import NotSupported

@@ -15,34 +15,20 @@ import pageloom
 from pageloom import native_home
 from pageloom.backends.webgpu.device import Device
 from pageloom.backends.webgpu.load import RunnerSettings
-from pageloom.backends.webgpu.native import open_native_device
 from pageloom.engine.core import EngineConfig
 from pageloom.engine.events import TokenEvent
 from pageloom.errors import BadModelFile, CapacityExceeded, InvalidArgument, NotSupported
 from pageloom.jobs import parse_job
 from pageloom.language_model import LanguageModel
 from pageloom.model.decoder import ModelDescription, load_model_description
+from tests.native.one_adapter import OneAdapter
 from tests.reference_decoder import GgufWeights, ReferenceDecoder
 from tests.tiny_model import CONTEXT, write_tiny_model
 
-ADAPTERS = {"swiftshader": "SwiftShader", "lavapipe": "llvmpipe"}
 PROMPTS = [list(range(3, 3 + length)) for length in (1, 2, 15, 16, 17, 31, 33, 5, 8, 40, 3, 12, 19, 64, 7, 30)]
 SETTINGS = RunnerSettings(num_blocks=128, max_tokens=32, max_sequences=16, max_candidates=8)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-class OneAdapter:
-    """The native home, on the adapter of one software driver."""
-
-    open_source = staticmethod(native_home.open_source)
-    tokenizer_core = staticmethod(native_home.tokenizer_core)
-
-    def __init__(self, adapter: str) -> None:
-        self._adapter = adapter
-
-    async def open_device(self, **_: object) -> Device:
-        return await open_native_device(adapter=self._adapter)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +49,7 @@ async def _describe(path: Path) -> ModelDescription:
 @pytest.fixture(scope="module")
 def home(driver: str, device: Device) -> OneAdapter:
     """`device` is asked for only to skip where the driver is absent."""
-    return OneAdapter(ADAPTERS[driver])
+    return OneAdapter(driver)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

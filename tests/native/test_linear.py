@@ -9,7 +9,7 @@ import pytest
 from weights_kit import BLOCKS, Bench, as_source, dequantized, random_tensor, step_words
 
 from pageloom.backends.webgpu.native import NativeDevice
-from pageloom.backends.webgpu.program import ProgramCache
+from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.programs.linear import Variant, choose_linear, plan_gated_linear, plan_linear
 from pageloom.backends.webgpu.weights import DeviceWeight, load_weight
 from pageloom.errors import InvalidArgument

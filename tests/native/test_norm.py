@@ -7,7 +7,7 @@ import pytest
 from weights_kit import Bench, step_words
 
 from pageloom.backends.webgpu.native import NativeDevice
-from pageloom.backends.webgpu.program import ProgramCache
+from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.programs.norm import plan_rms_norm
 from pageloom.errors import InvalidArgument, NotSupported
 

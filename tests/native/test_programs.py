@@ -13,7 +13,8 @@ from pageloom.backends.webgpu import templates
 from pageloom.backends.webgpu.device import Dispatch
 from pageloom.backends.webgpu.limits import split_grid
 from pageloom.backends.webgpu.native import NativeDevice
-from pageloom.backends.webgpu.program import ProgramCache, ProgramKey
+from pageloom.backends.webgpu.program import ProgramKey
+from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.errors import DeviceError, InvalidArgument
 
 SELF_TEST = ProgramKey.of("lib/self_test.wgsl.j2", size=8)

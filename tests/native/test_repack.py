@@ -10,7 +10,7 @@ from weights_kit import BLOCKS, Bench, BytesSource, as_source, dequantized, rand
 
 from pageloom.backends.webgpu import weights
 from pageloom.backends.webgpu.native import NativeDevice
-from pageloom.backends.webgpu.program import ProgramCache
+from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.weight_layout import Encoding, describe_weight
 from pageloom.backends.webgpu.weights import DeviceWeight, load_vector, load_weight
 from pageloom.errors import BadModelFile, NotSupported

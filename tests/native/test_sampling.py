@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pageloom.backends.webgpu.device import Device, Dispatch
-from pageloom.backends.webgpu.program import ProgramCache
+from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.programs.sampling import plan_sampling, sampling_scratch_bytes
 from pageloom.backends.webgpu.step_layout import HEADER
 from pageloom.engine.batch import LogitAdjustment

@@ -8,7 +8,8 @@ import pytest
 from pageloom.backends.webgpu import self_test, templates
 from pageloom.backends.webgpu.device import Pipeline
 from pageloom.backends.webgpu.native import NativeDevice
-from pageloom.backends.webgpu.program import ProgramCache, ProgramKey
+from pageloom.backends.webgpu.program import ProgramKey
+from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.errors import DeviceError
 
 

@@ -8,7 +8,8 @@ import gguf
 import numpy as np
 
 from pageloom.backends.webgpu.device import Buffer, Device, Dispatch
-from pageloom.backends.webgpu.program import PlannedDispatch, ProgramCache
+from pageloom.backends.webgpu.program import PlannedDispatch
+from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.step_layout import HEADER
 from pageloom.model.gguf import TensorInfo
 from pageloom.model.quantization import FORMATS

@@ -27,7 +27,7 @@ class ProgramNeeds:
 def why_not(needs: ProgramNeeds, info: DeviceInfo | None) -> str | None:
     """The reason why a program with these needs cannot run on this device, or None where it can.
 
-    The reason names the limit as WebGPU does, what is needed and what the device has. `info` is None without an adapter.
+    The reason names the limit as WebGPU does, what is needed and what the device has. `info` is None with no adapter.
     """
     if info is None:
         return "there is no WebGPU adapter"

@@ -9,7 +9,7 @@ from pageloom.backends.webgpu.decoder_plan import DecoderPlan
 from pageloom.backends.webgpu.decoder_weights import load_decoder_weights
 from pageloom.backends.webgpu.device import Device, DeviceInfo
 from pageloom.backends.webgpu.kv_cache import allocate_kv_cache, blocks_within, check_block_size
-from pageloom.backends.webgpu.program import ProgramCache
+from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.runner import WebGpuRunner
 from pageloom.backends.webgpu.self_test import self_test
 from pageloom.engine.batch import RunnerLimits

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import jinja2
 from jinja2 import meta
 
 from pageloom.backends.webgpu.device import DeviceInfo
+from pageloom.backends.webgpu.program import ParameterValue, ProgramKey
 from pageloom.errors import InvalidArgument, NotSupported
-
-if TYPE_CHECKING:
-    from pageloom.backends.webgpu.program import ParameterValue, ProgramKey
 
 HalfStorage = Literal["f16", "packed_f16"]
 
