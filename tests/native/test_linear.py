@@ -267,16 +267,15 @@ async def test_weights_beyond_the_binding_limit_are_split_by_rows(
         weight.destroy()
 
 
-async def test_more_workgroups_than_one_dimension_holds(bench: Bench, rng: np.random.Generator) -> None:
-    rows = 4 * 65535 + 4 * 37
-    weight, values = await load(bench, [("F32", random_tensor(rng, "F32", rows, 4))])
+@pytest.mark.parametrize("variant", VARIANTS)
+async def test_more_workgroups_than_one_dimension_holds(
+    limited_device: Callable[..., Awaitable[NativeDevice]], rng: np.random.Generator, variant: Variant
+) -> None:
+    device = await limited_device({"maxComputeWorkgroupsPerDimension": 48})
+    bench = Bench(device, ProgramCache(device))
+    weight, values = await load(bench, [("F32", random_tensor(rng, "F32", 4099, 4))])
     x = rng.standard_normal((1, 4)).astype(np.float32)
-    target = bench.put(np.zeros((1, rows), np.float32))
-    step = bench.put(step_words(num_tokens=1))
-    planned = plan_linear(bench.device.info, weight, bench.put(x), target, step, max_tokens=1, variant="matrix_vector")
-    assert planned[0].grid[1] > 1
-    await bench.run(planned)
-    result = await bench.get(target, (1, rows))
+    result = await product(bench, weight, x, 1, variant)
     np.testing.assert_array_less(np.abs(result - x.astype(np.float64) @ values.T), budget(x, values))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,33 +18,38 @@ Rows = Literal["tokens", "logits_rows"]
 Variant = Literal["software", "matrix_vector", "tiled"]
 
 COUNTS: dict[Rows, str] = {"tokens": "NUM_TOKENS", "logits_rows": "NUM_LOGITS_ROWS"}
-MATRIX_VECTOR_TOKENS = 16
-"""Up to here each weight is read by few enough token groups that keeping lanes along K beats tiles."""
+MATRIX_VECTOR_TOKENS = 32
+"""Up to here lanes along the columns, which fill a GPU with few rows, beat tiles."""
+MANY_ROWS = 16384
+"""From here the rows alone fill a GPU, and fewer lanes a row waste less on the reduction."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinearChoice:
-    """A variant with its own template parameters. A dispatch covers `rows_per_group` rows and `tokens_per_group`."""
+    """Which template computes a product, and why."""
 
     variant: Variant
     reason: str
-    rows_per_group: int
-    tokens_per_group: int
-    parameters: dict[str, ParameterValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """What one workgroup computes, and the template's own parameters for it."""
+
+    rows: int
+    tokens: int
+    parameters: Mapping[str, ParameterValue]
 
 
 def choose_linear(info: DeviceInfo, max_tokens: int, variant: Variant | None = None) -> LinearChoice:
     """The variant for steps of at most `max_tokens` rows of input; `variant` forces one."""
-    if variant is None:
-        if info.adapter_class == "software":
-            return _software(info, max_tokens, "the adapter computes on a CPU, where barriers are slow")
-        if max_tokens <= MATRIX_VECTOR_TOKENS:
-            return _matrix_vector(max_tokens, f"at most {MATRIX_VECTOR_TOKENS} tokens share a weight")
-        return _tiled(f"more than {MATRIX_VECTOR_TOKENS} tokens share a weight")
-    reason = "the caller asked for it"
-    if variant == "software":
-        return _software(info, max_tokens, reason)
-    return _matrix_vector(max_tokens, reason) if variant == "matrix_vector" else _tiled(reason)
+    if variant is not None:
+        return LinearChoice(variant, "the caller asked for it")
+    if info.adapter_class == "software":
+        return LinearChoice("software", "the adapter computes on a CPU, where barriers are slow")
+    if max_tokens <= MATRIX_VECTOR_TOKENS:
+        return LinearChoice("matrix_vector", f"at most {MATRIX_VECTOR_TOKENS} tokens share a weight")
+    return LinearChoice("tiled", f"more than {MATRIX_VECTOR_TOKENS} tokens share a weight")
 
 
 def plan_linear(
@@ -76,8 +82,8 @@ def plan_linear(
         buffers.append(residual)
     return _plan(
         weight,
-        choose_linear(info, max_tokens, variant),
         info,
+        variant,
         buffers,
         max_tokens,
         label or f"linear {weight.label}",
@@ -110,8 +116,8 @@ def plan_gated_linear(
         raise InvalidArgument(f"{weight.label} must be loaded interleaved, gate and up in turn, for a gated linear")
     return _plan(
         weight,
-        choose_linear(info, max_tokens, variant),
         info,
+        variant,
         [input, output, step],
         max_tokens,
         label or f"gated linear {weight.label}",
@@ -139,64 +145,47 @@ def weight_parameters(info: DeviceInfo, weight: DeviceWeight) -> dict[str, Param
 
 def _plan(
     weight: DeviceWeight,
-    choice: LinearChoice,
     info: DeviceInfo,
+    variant: Variant | None,
     buffers: list[Buffer],
     max_tokens: int,
     label: str,
     **parameters: ParameterValue,
 ) -> list[PlannedDispatch]:
-    template = f"linear/{choice.variant}.wgsl.j2"
-    token_groups = -(-max_tokens // choice.tokens_per_group)
+    chosen = choose_linear(info, max_tokens, variant).variant
+    tiling = _tiling(info, chosen, max_tokens, weight)
+    token_groups = -(-max_tokens // tiling.tokens)
     planned = []
     for shard in weight.shards:
         key = ProgramKey.of(
-            template,
+            f"linear/{chosen}.wgsl.j2",
             **weight_parameters(info, weight),
-            **choice.parameters,
+            **tiling.parameters,
             **parameters,
             first_row=shard.rows.start,
             shard_rows=len(shard.rows),
         )
-        x, y, _ = split_grid(-(-len(shard.rows) // choice.rows_per_group))
+        x, y, _ = split_grid(-(-len(shard.rows) // tiling.rows), info.limits["maxComputeWorkgroupsPerDimension"])
         planned.append(PlannedDispatch(key, (*shard.buffers, *buffers), (x, y, token_groups), label))
     return planned
 
 
-def _software(info: DeviceInfo, max_tokens: int, reason: str) -> LinearChoice:
-    """One token: little code and many workgroups. Several: as many sums a thread as still compile quickly."""
-    rows, tokens = (4, 1) if max_tokens == 1 else (8, 4) if max_tokens <= 4 else (8, 8)
-    workgroup_size = 8
-    return LinearChoice(
-        "software",
-        reason,
-        rows * workgroup_size,
-        tokens,
-        {
-            "rows_per_thread": rows,
-            "tokens_per_thread": tokens,
-            "workgroup_size": workgroup_size,
-            "quads": info.has_subgroups,
-        },
-    )
-
-
-def _matrix_vector(max_tokens: int, reason: str) -> LinearChoice:
-    lanes, rows, tokens, workgroup_size = 32, 2, _power_of_two(max_tokens, 8), 64
-    return LinearChoice(
-        "matrix_vector",
-        reason,
-        workgroup_size // lanes * rows,
-        tokens,
-        {"lanes": lanes, "rows_per_thread": rows, "tokens_per_thread": tokens, "workgroup_size": workgroup_size},
-    )
-
-
-def _tiled(reason: str) -> LinearChoice:
-    tile_rows, tile_tokens = 64, 32
-    return LinearChoice("tiled", reason, tile_rows, tile_tokens, {"tile_rows": tile_rows, "tile_tokens": tile_tokens})
-
-
-def _power_of_two(number: int, most: int) -> int:
-    """The smallest power of two of at least `number`, or `most`."""
-    return min(1 << (number - 1).bit_length(), most)
+def _tiling(info: DeviceInfo, variant: Variant, max_tokens: int, weight: DeviceWeight) -> Tiling:
+    match variant:
+        case "software":
+            # One token: little code. Several: as many sums a thread as still compile quickly.
+            rows, tokens = (4, 1) if max_tokens == 1 else (8, 4) if max_tokens <= 4 else (8, 8)
+            workgroup_size = 8
+            parameters = {"workgroup_size": workgroup_size, "quads": info.has_subgroups}
+            parameters |= {"rows_per_thread": rows, "tokens_per_thread": tokens}
+            return Tiling(rows * workgroup_size, tokens, parameters)
+        case "matrix_vector":
+            many = weight.out_features >= MANY_ROWS
+            lanes, rows, workgroup_size = 16 if many else 32, 2 if many or weight.interleaved else 1, 64
+            tokens = min(1 << (max_tokens - 1).bit_length(), 8)
+            parameters = {"lanes": lanes, "workgroup_size": workgroup_size}
+            parameters |= {"rows_per_thread": rows, "tokens_per_thread": tokens}
+            return Tiling(workgroup_size // lanes * rows, tokens, parameters)
+        case "tiled":
+            rows, tokens = 64, 64 if max_tokens > 256 else 32
+            return Tiling(rows, tokens, {"tile_rows": rows, "tile_tokens": tokens})
