@@ -34,6 +34,13 @@ def test_reads_and_submits_keep_their_order(in_browser: InBrowser) -> None:
     assert in_browser("gpu_checks.ordered_reads") == [[1, 2, 3, 4], [2, 4, 6, 8], [4, 8, 12, 16]]
 
 
+def test_a_recording_is_timed_by_the_gpu_and_runs_once(in_browser: InBrowser) -> None:
+    found = in_browser("gpu_checks.timed")
+    assert found["values"] == [4, 8]
+    assert 0 <= found["seconds"] < 60
+    assert (found["of copies"], found["without a clock"]) == (None, None)
+
+
 def test_what_the_browser_refuses_is_raised_with_its_reason(in_browser: InBrowser) -> None:
     shader, large, binding, outside = in_browser("gpu_checks.refusals")
     assert [shader[0], large[0], binding[0], outside[0]] == ["DeviceError"] * 3 + ["InvalidArgument"]

@@ -71,6 +71,22 @@ async def round_trips(lengths: list[int]) -> list[int]:
     return wrong
 
 
+async def timed() -> dict[str, Any]:
+    """What two dispatches round a copy make of [1, 2], and their time; times of what has none."""
+    found: dict[str, Any] = {}
+    for without in ((), ("timestamp-query",)):
+        device = await open_device(without_features=without)
+        pipeline = await device.pipeline(DOUBLE)
+        buffer, kept = device.buffer(8), device.buffer(8)
+        device.write(buffer, 0, array.array("I", [1, 2]))
+        double, copy = Dispatch(pipeline, (buffer,), (1, 1, 1)), Copy(buffer, 0, kept, 0, 8)
+        found["without a clock" if without else "seconds"] = await device.time(device.record([double, copy, double]))
+        found["of copies"] = await device.time(device.record([copy]))
+        found["values"] = list(memoryview(await device.read(buffer, 0, 8)).cast("I"))
+        device.close()
+    return found
+
+
 async def ordered_reads() -> list[list[int]]:
     device = await open_device()
     pipeline = await device.pipeline(DOUBLE)

@@ -67,6 +67,32 @@ async def test_dispatches_between_copies_run_in_order(device: NativeDevice) -> N
     assert struct.unpack("<4I", await device.read(second, 0, 8) + await device.read(first, 0, 8)) == (20, 2, 8, 80)
 
 
+async def test_a_recording_is_timed_by_the_device_and_runs_once(device: NativeDevice) -> None:
+    pipeline = await device.pipeline(DOUBLE)
+    buffer, kept, large = device.buffer(8), device.buffer(8), device.buffer(2**24)
+    device.write(buffer, 0, array.array("I", [1, 10]))
+    double = Dispatch(pipeline, (buffer,), (1, 1, 1))
+    short = device.record([double, Copy(buffer, 0, kept, 0, 8), double])
+    seconds = await device.time(short)
+    assert struct.unpack("<2I", await device.read(buffer, 0, 8)) == (4, 40)
+    long = await device.time(device.record([Dispatch(pipeline, (large,), (65535, 1, 1))] * 4))
+    assert seconds is not None
+    assert long is not None
+    assert 0 <= seconds < long < 60
+    assert await device.time(device.record([Copy(buffer, 0, kept, 0, 8)])) is None
+
+
+async def test_a_device_without_a_clock_runs_a_recording_and_tells_no_time(
+    limited_device: Callable[..., Awaitable[NativeDevice]],
+) -> None:
+    device = await limited_device(without_features=("timestamp-query",))
+    buffer = device.buffer(4)
+    device.write(buffer, 0, array.array("I", [3]))
+    recording = device.record([Dispatch(await device.pipeline(DOUBLE), (buffer,), (1, 1, 1))])
+    assert await device.time(recording) is None
+    assert struct.unpack("<I", await device.read(buffer, 0, 4)) == (6,)
+
+
 async def test_data_may_be_anything_with_the_buffer_protocol(device: NativeDevice) -> None:
     buffer = device.buffer(24)
     grid = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -235,6 +235,29 @@ export class GpuDevice {
   }
 
   /**
+   * Submits a recording. Resolves to its seconds by the GPU's clock, or -1 where that cannot be told.
+   * @param {Recording} recording
+   */
+  async time(recording) {
+    if (!this.#device.features.has('timestamp-query') || !recording.hasDispatch) {
+      this.submit(recording);
+      return -1;
+    }
+    this.#checkPresent();
+    const querySet = this.#device.createQuerySet({ type: 'timestamp', count: 2 });
+    const { QUERY_RESOLVE, COPY_SRC } = GPUBufferUsage;
+    const buffer = this.#device.createBuffer({ size: 16, usage: QUERY_RESOLVE | COPY_SRC });
+    const encoder = this.#device.createCommandEncoder();
+    encoder.resolveQuerySet(querySet, 0, 2, buffer, 0);
+    this.#queue.submit([recording.encode(querySet), encoder.finish()]);
+    const bytes = await this.read(buffer, 0, 16);
+    querySet.destroy();
+    buffer.destroy();
+    const nanoseconds = new BigUint64Array(bytes.buffer, bytes.byteOffset, 2);
+    return Number(/** @type {bigint} */ (nanoseconds[1]) - /** @type {bigint} */ (nanoseconds[0])) * 1e-9;
+  }
+
+  /**
    * The bytes of a range after all that was submitted before this call; the copy is queued by the call itself.
    * @param {GPUBuffer} buffer
    * @param {number} offset

@@ -48,23 +48,48 @@ export class Recording {
     else this.#runs.push({ copies: [copy] });
   }
 
-  /** @returns {GPUCommandBuffer} */
-  encode() {
+  get hasDispatch() {
+    return this.#runs.some((run) => 'dispatches' in run);
+  }
+
+  /**
+   * @param {GPUQuerySet} [querySet]  Gets the times at which the first dispatch begins and the last ends.
+   * @returns {GPUCommandBuffer}
+   */
+  encode(querySet) {
     const encoder = this.#device.createCommandEncoder({ label: this.#label });
+    const passes = this.#runs.filter((run) => 'dispatches' in run);
     for (const run of this.#runs) {
-      if ('dispatches' in run) encodePass(encoder, run.dispatches);
-      else for (const copy of run.copies) encoder.copyBufferToBuffer(...copy);
+      if ('dispatches' in run) {
+        encodePass(encoder, run.dispatches, querySet && timestamps(querySet, run === passes[0], run === passes.at(-1)));
+      } else for (const copy of run.copies) encoder.copyBufferToBuffer(...copy);
     }
     return encoder.finish();
   }
 }
 
 /**
+ * @param {GPUQuerySet} querySet
+ * @param {boolean} isFirst
+ * @param {boolean} isLast
+ * @returns {GPUComputePassTimestampWrites | undefined}
+ */
+function timestamps(querySet, isFirst, isLast) {
+  if (!isFirst && !isLast) return undefined;
+  return {
+    querySet,
+    ...(isFirst && { beginningOfPassWriteIndex: 0 }),
+    ...(isLast && { endOfPassWriteIndex: 1 }),
+  };
+}
+
+/**
  * @param {GPUCommandEncoder} encoder
  * @param {BoundDispatch[]} dispatches
+ * @param {GPUComputePassTimestampWrites} [timestampWrites]
  */
-function encodePass(encoder, dispatches) {
-  const pass = encoder.beginComputePass();
+function encodePass(encoder, dispatches, timestampWrites) {
+  const pass = encoder.beginComputePass(timestampWrites && { timestampWrites });
   let current = null;
   for (const { pipeline, bindGroup, grid } of dispatches) {
     if (pipeline !== current) pass.setPipeline(pipeline);

@@ -160,6 +160,11 @@ class BrowserDevice:
         with typed_errors():
             self._submit(_handle(recording))
 
+    async def time(self, recording: Recording) -> float | None:
+        with typed_errors():
+            seconds = await self._gpu.time(_handle(recording))
+        return None if seconds < 0 else float(seconds)
+
     def read(self, buffer: Buffer, offset: int, size: int) -> Awaitable[bytes]:
         check_range(buffer, offset, size)
         with typed_errors():

@@ -123,6 +123,14 @@ class Device(Protocol):
 
     def submit(self, recording: Recording) -> None: ...
 
+    async def time(self, recording: Recording) -> float | None:
+        """Submit a recording and return its seconds by the device's own clock, from the beginning of its first dispatch
+        to the end of its last; None without "timestamp-query", and where it has no dispatch.
+
+        Browsers round the clock to 0.1 ms.
+        """
+        ...
+
     def read(self, buffer: Buffer, offset: int, size: int) -> Awaitable[bytes]:
         """The bytes of a range, after everything submitted so far and before anything submitted later.
 

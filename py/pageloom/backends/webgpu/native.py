@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import struct
 from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -120,9 +121,30 @@ class NativeDevice:
             raise InvalidArgument("the recording is of another home")
         with self._refusals(f"recording {recording.label!r}"):
             encoder = self._handle.create_command_encoder(label=recording.label)
-            for run in recording.runs:
-                run.encode(encoder)
+            recording.encode(encoder)
             self._queue.submit([encoder.finish()])
+
+    async def time(self, recording: Recording) -> float | None:
+        if "timestamp-query" not in self._info.features:
+            self.submit(recording)
+            return None
+        self._check_present()
+        if not isinstance(recording, NativeRecording):
+            raise InvalidArgument("the recording is of another home")
+        with self._refusals(f"to time recording {recording.label!r}"):
+            times = self._handle.create_query_set(type="timestamp", count=2)
+            usage = self._wgpu.BufferUsage.QUERY_RESOLVE | self._wgpu.BufferUsage.COPY_SRC
+            nanoseconds = self._handle.create_buffer(size=16, usage=usage)
+            encoder = self._handle.create_command_encoder(label=recording.label)
+            has_dispatch = recording.encode(encoder, times)
+            if has_dispatch:
+                encoder.resolve_query_set(times, 0, 2, nanoseconds, 0)
+            self._queue.submit([encoder.finish()])
+            staged = self._staging.copy(nanoseconds, 0, 16)
+        begun, ended = struct.unpack("<2Q", await self._arrival(staged, 16))
+        times.destroy()
+        nanoseconds.destroy()
+        return float((ended - begun) * 1e-9) if has_dispatch else None
 
     def read(self, buffer: Buffer, offset: int, size: int) -> Awaitable[bytes]:
         self._check_present()

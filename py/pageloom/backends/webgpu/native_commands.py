@@ -32,8 +32,8 @@ class NativePipeline:
 class ComputePass(list[BoundDispatch]):
     """Dispatches that share one compute pass; WebGPU makes each wait for the writes of those before it."""
 
-    def encode(self, encoder: Any) -> None:
-        compute = encoder.begin_compute_pass()
+    def encode(self, encoder: Any, timestamp_writes: Any = None) -> None:
+        compute = encoder.begin_compute_pass(timestamp_writes=timestamp_writes)
         current = None
         for pipeline, bind_group, grid in self:
             if pipeline is not current:
@@ -58,3 +58,21 @@ class NativeRecording:
 
     runs: list[ComputePass | Copies]
     label: str
+
+    def encode(self, encoder: Any, query_set: Any = None) -> bool:
+        """Encode all runs; into a `query_set` of two go the times at which the first dispatch begins and the last ends.
+
+        Returns whether there is a dispatch.
+        """
+        passes = [run for run in self.runs if isinstance(run, ComputePass)]
+        for run in self.runs:
+            if query_set is None or not isinstance(run, ComputePass):
+                run.encode(encoder)
+                continue
+            writes = {"query_set": query_set}
+            if run is passes[0]:
+                writes["beginning_of_pass_write_index"] = 0
+            if run is passes[-1]:
+                writes["end_of_pass_write_index"] = 1
+            run.encode(encoder, writes if len(writes) > 1 else None)
+        return bool(passes)
