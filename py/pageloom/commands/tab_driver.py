@@ -15,28 +15,33 @@ from pageloom.errors import DeviceError, NotSupported, PageloomError
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-# An error crosses from the page as plain data: an exception would arrive as a text only. Tokens are told now and then,
-# since a call for each would cost a fast adapter more than the token.
-_RUN_BATCH = """
-async ({ api, model, options, rows }) => {
+# An error crosses from the page as plain data: an exception would arrive as a text only.
+_CATCHING = """
+async (argument) => {
   try {
-    const { Pageloom } = await import(api);
-    const engine = await Pageloom.load({ model, store: false, onProgress: pageloomProgress, ...options });
-    let tokens = 0;
-    let toldAt = 0;
-    const onText = () => {
-      tokens += 1;
-      if (performance.now() - toldAt < 200) return;
-      toldAt = performance.now();
-      pageloomTokens(tokens);
-    };
-    const startedAt = performance.now();
-    const results = await engine.batch(rows, { onRow: pageloomRow, onText });
-    const seconds = (performance.now() - startedAt) / 1000;
-    return { results, seconds, adapter: engine.model.adapter, stats: await engine.stats() };
+    return { result: await (SCRIPT)(argument) };
   } catch (error) {
     return { error: { message: error.message ?? String(error), code: error.code ?? null, param: error.param ?? null } };
   }
+}
+"""
+# Tokens are told now and then, since a call for each would cost a fast adapter more than the token.
+_RUN_BATCH = """
+async ({ api, model, options, rows }) => {
+  const { Pageloom } = await import(api);
+  const engine = await Pageloom.load({ model, store: false, onProgress: pageloomProgress, ...options });
+  let tokens = 0;
+  let toldAt = 0;
+  const onText = () => {
+    tokens += 1;
+    if (performance.now() - toldAt < 200) return;
+    toldAt = performance.now();
+    pageloomTokens(tokens);
+  };
+  const startedAt = performance.now();
+  const results = await engine.batch(rows, { onRow: pageloomRow, onText });
+  const seconds = (performance.now() - startedAt) / 1000;
+  return { results, seconds, adapter: engine.model.adapter, stats: await engine.stats() };
 }
 """
 _FIND_ADAPTER = """
@@ -85,20 +90,28 @@ def run_batch(
 
     Raises the error that the page reports, by its code, and `DeviceError` where the tab itself ends.
     """
-    from playwright.sync_api import Error as BrowserError  # noqa: PLC0415 - optional
-
     page.expose_function("pageloomProgress", listener.on_progress)
     page.expose_function("pageloomRow", listener.on_row)
     page.expose_function("pageloomTokens", listener.on_tokens)
     arguments = {"api": urljoin(page_url, "pageloom.js"), "model": model_url, "options": options, "rows": rows}
+    return TabRun(**evaluate(page, _RUN_BATCH, arguments))
+
+
+def evaluate(page: Page, script: str, argument: object) -> Any:
+    """What an async function of the page's, written in JavaScript, returns.
+
+    Raises the error that it throws, by its code, and `DeviceError` where the tab itself ends.
+    """
+    from playwright.sync_api import Error as BrowserError  # noqa: PLC0415 - optional
+
     try:
-        outcome = page.evaluate(_RUN_BATCH, arguments)
+        outcome = page.evaluate(_CATCHING.replace("SCRIPT", script), argument)
     except BrowserError as error:
         raise DeviceError(f"the browser's tab ended: {error.message}") from error
     if "error" in outcome:
         reported = outcome["error"]
         raise _ERRORS_BY_CODE.get(reported["code"], PageloomError)(reported["message"], param=reported["param"])
-    return TabRun(**outcome)
+    return outcome["result"]
 
 
 def find_adapter(page: Page) -> Mapping[str, Any] | None:

@@ -1,0 +1,118 @@
+"""`pageloom check`: the attention operators against their reference on this machine's adapter."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pageloom import __version__
+from pageloom.commands.batch_files import PREFERENCES
+from pageloom.commands.check_summary import print_summary, report_lines
+from pageloom.commands.terminal import ProgressLine
+from pageloom.conformance.report import CaseReport, counts
+from pageloom.errors import InvalidArgument, NotSupported
+
+if TYPE_CHECKING:
+    from pageloom.attention.cases.case import Case
+
+OPERATORS = ("paged_attention", "group_query_attention", "onnx_attention", "tensor_scatter")
+ON_WEBGPU = ("paged_attention",)
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "check",
+        help="hold the attention operators against their reference on this machine",
+        description="Runs the conformance matrix on this machine's WebGPU adapter: each case against a reference in "
+        "double precision, with what computed it and why nothing faster did. Exits with 1 where a case failed.",
+    )
+    parser.add_argument(
+        "--backend", choices=("webgpu", "tab"), default="webgpu", help="natively, or in Chromium; default: %(default)s"
+    )
+    parser.add_argument("--operator", choices=OPERATORS, default=ON_WEBGPU[0], help="default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="the subset that runs with every change")
+    parser.add_argument("--case", metavar="GLOB", help="cases whose name matches, such as 'paged/int4/*'")
+    parser.add_argument("--tier", metavar="NAME", help="on this tier or not at all; default: the fastest that can")
+    parser.add_argument("--baseline", action="store_true", help="with the least that any WebGPU adapter offers")
+    parser.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
+    parser.add_argument("--verbose", action="store_true", help="a line for each case, not only for those that failed")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every case's report")
+    browser = parser.add_argument_group("with --backend tab")
+    browser.add_argument("--page", type=Path, metavar="DIR", help="a built page; default: dist/")
+    browser.add_argument("--browser", metavar="PATH", help="Chromium or Chrome; default: the one found")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    cases = choose_cases(options)
+    progress = ProgressLine(sys.stderr)
+    reports: list[CaseReport] = []
+
+    def on_report(report: CaseReport) -> None:
+        reports.append(report)
+        if options.verbose or report.outcome == "failed":
+            progress.clear()
+            print("\n".join(report_lines(report)), flush=True)
+        failed = counts(reports)["failed"]
+        detail = f"{len(reports)} of {len(cases)} cases" + (f", {failed} failed" if failed else "")
+        progress.show("Checking", len(reports), len(cases), detail)
+
+    if options.backend == "tab":
+        from pageloom.commands.check_tab import check_in_tab  # noqa: PLC0415 - a home is imported when asked for
+
+        adapter = check_in_tab(cases, options, on_report, progress)
+    else:
+        from pageloom.commands.check_native import check_natively  # noqa: PLC0415
+
+        adapter = check_natively(cases, options, on_report)
+    progress.clear()
+    print_summary(sys.stdout, reports, adapter)
+    if options.json:
+        _write_json(options.json, options.backend, adapter, reports)
+    return 1 if counts(reports)["failed"] else 0
+
+
+def choose_cases(options: argparse.Namespace) -> Sequence[Case]:
+    """The cases that the options name.
+
+    Raises `NotSupported` for an operator that WebGPU does not have or where numpy is missing, `InvalidArgument` where
+    no case is left.
+    """
+    if options.operator not in ON_WEBGPU:
+        raise NotSupported(
+            f"{options.operator} is not on WebGPU yet; there is {', '.join(ON_WEBGPU)}", param="operator"
+        )
+    try:
+        from pageloom.attention.cases.matrix import all_cases  # noqa: PLC0415 - needs numpy, which is optional
+    except ImportError as error:
+        raise NotSupported(f"the cases need numpy and ml_dtypes: pip install 'pageloom[check]' ({error})") from error
+    cases = [
+        case
+        for case in all_cases(operator=options.operator, quick=options.quick)
+        if options.case is None or fnmatchcase(case.name, options.case)
+    ]
+    if not cases:
+        quick = " of the quick ones" if options.quick else ""
+        raise InvalidArgument(
+            f"no case{quick} matches {options.case!r}; names look like 'paged/int4/...'", param="case"
+        )
+    return cases
+
+
+def _write_json(path: Path, backend: str, adapter: Mapping[str, object], reports: Sequence[CaseReport]) -> None:
+    written = {
+        "pageloom": __version__,
+        "backend": backend,
+        "adapter": adapter,
+        "counts": counts(reports),
+        "cases": [report.to_fields() for report in reports],
+    }
+    try:
+        path.write_text(json.dumps(written, indent=1, allow_nan=False) + "\n")
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {str(path)!r}: {error.strerror}", param="json") from error
