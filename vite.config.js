@@ -38,6 +38,7 @@ export default defineConfig(({ command }) => ({
           dest: 'pyodide',
         },
         { src: '../build/wheels/*', dest: 'wheels' },
+        { src: '../build/vectors/*', dest: 'vectors' },
         // The built page leaves the model to its server.
         ...(command === 'serve' ? [{ src: '../models/*.gguf', dest: 'model' }] : []),
       ],

@@ -7,12 +7,13 @@
  *
  * @import {EngineOptions, JobFields, JobResult, LoadedModel, LoadProgress, ModelChoice, StoredModel} from './protocol.js'
  * @import {Envelope, SamplingBody, Shapes} from './openai.js'
+ * @import {WorkerClient} from './worker_client.js'
  */
 
 import { errorObject, invalidArgument, PageloomError } from './errors.js';
 import { chatJob, chatShapes, completionJob, textShapes } from './openai.js';
 import { streamOf } from './stream.js';
-import { WorkerClient } from './worker_client.js';
+import { startWorker } from './worker_client.js';
 
 /** Where the built-in model lies, from the page's folder. */
 const BUILT_IN = 'model/SmolLM2-135M-Instruct.Q4_1.gguf';
@@ -245,10 +246,6 @@ export const storedModels = {
    */
   remove: (key) => onceInWorker('removeModel', { key }),
 };
-
-function startWorker() {
-  return new WorkerClient(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
-}
 
 /**
  * @param {string} method

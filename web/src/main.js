@@ -1,5 +1,5 @@
 /**
- * The page: one engine at a time, shown by four views.
+ * The page: one engine at a time, shown by four views, and a fifth that needs no model.
  * @import {Pageloom} from './engine.js'
  * @import {PageloomError} from './errors.js'
  */
@@ -9,6 +9,7 @@ import { ChatView } from './chat/chat_view.js';
 import { button, byId, element } from './dom.js';
 import { MemoryView } from './memory/memory_view.js';
 import { ModelView } from './model_view.js';
+import { OperatorsView } from './operators/operators_view.js';
 import { StatusBar } from './status_bar.js';
 import { setUpTabs } from './tabs.js';
 import { errorInWords } from './words.js';
@@ -21,7 +22,11 @@ const batch = new BatchView(byId('view-batch'));
 const chat = new ChatView(byId('view-chat'));
 const memory = new MemoryView(byId('view-memory'));
 const model = new ModelView(byId('view-model'), () => use(null), use);
-const tabs = setUpTabs(['model', 'batch', 'chat', 'memory'], (name) => memory.setVisible(name === 'memory'));
+const operators = new OperatorsView(byId('view-operators'));
+const tabs = setUpTabs(['model', 'batch', 'chat', 'memory', 'operators'], (name) => {
+  memory.setVisible(name === 'memory');
+  if (name === 'operators') operators.open();
+});
 
 /** @param {Pageloom | null} next */
 function use(next) {

@@ -12,6 +12,7 @@
  * | snapshot     | {}                |              | EngineSnapshot      |
  * | storedModels | {}                |              | StoredModel[]       |
  * | removeModel  | {key: string}     |              | null                |
+ * | checkCases   | CheckParams       | CheckEvent   | null                |
  *
  * @typedef {{id: number, method: string, params: object}} Call
  * @typedef {{id: number, event: object} | {id: number, result: unknown} | {id: number, error: ErrorObject}} Reply
@@ -141,6 +142,31 @@
  * @property {string} key
  * @property {string} name
  * @property {number} size  Bytes.
+ *
+ * @typedef {{name: string, operator: string, url: string}} VectorFile  A conformance case and where its file is.
+ *
+ * @typedef {object} CheckParams
+ * @property {VectorFile[]} files
+ * @property {string | null} tier
+ * @property {'gpu' | 'software' | null} prefer
+ * @property {boolean} baseline  With the least that any adapter offers.
+ *
+ * @typedef {LoadProgress | {adapter: AdapterInfo} | {report: CaseReport}} CheckEvent
+ *
+ * @typedef {object} CaseReport  `pageloom.conformance.report.CaseReport`; a number that is infinite is null.
+ * @property {string} name
+ * @property {string} operator
+ * @property {string} feature
+ * @property {'passed' | 'failed' | 'skipped'} outcome
+ * @property {string} tier  What computed it.
+ * @property {Record<string, string>} faster  For each faster tier why it did not.
+ * @property {number | null} worst_error
+ * @property {number | null} budget  Of the element that uses most of its budget.
+ * @property {number | null} share  Error over budget.
+ * @property {string} where  That element.
+ * @property {'' | 'same bits' | 'within budget' | 'off'} alone  Each sequence by itself, against the batch.
+ * @property {string} detail  Why it failed or was skipped.
+ * @property {number} seconds
  */
 
 export {};

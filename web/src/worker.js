@@ -6,6 +6,7 @@
 import * as bridge from './bridge.js';
 import { errorObject, invalidArgument, PageloomError } from './errors.js';
 import { keepFile, openChoice } from './model_file.js';
+import { runCases } from './operators/run_cases.js';
 import { bootPython } from './python.js';
 import { listModels, removeModel } from './storage.js';
 
@@ -48,6 +49,10 @@ const METHODS = {
   snapshot: () => JSON.parse(loaded().snapshot()),
   storedModels: listModels,
   removeModel: async ({ key }) => (await removeModel(key)) ?? null,
+  checkCases: async (params, onEvent) => {
+    await requireWebGpu();
+    return runCases(params, bridge, ROOT, onEvent);
+  },
 };
 
 self.onmessage = ({ data }) => {

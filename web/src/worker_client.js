@@ -5,6 +5,11 @@
 
 import { PageloomError } from './errors.js';
 
+/** A worker of its own, and this end of it. */
+export function startWorker() {
+  return new WorkerClient(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
+}
+
 /**
  * @typedef {object} Pending
  * @property {(result: any) => void} resolve
