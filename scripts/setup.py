@@ -32,7 +32,7 @@ STAMP = ".pageloom-stamp"
 NPM_SOURCES = ("package.json", "package-lock.json")
 PAGE_SOURCES = (
     *("package-lock.json", "pyproject.toml", "vite.config.js", "vite.bridge.config.js"),
-    *("py/pageloom", "scripts/build_wheels.py", "web", "wgsl"),
+    *("py/pageloom", "scripts/build_wheels.py", "scripts/make_vectors.py", "web", "wgsl"),
 )
 
 
