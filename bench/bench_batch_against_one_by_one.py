@@ -43,7 +43,8 @@ async def run(arguments: argparse.Namespace) -> None:
     pairs = []
     for _ in range(arguments.repeats):
         pairs.append((await seconds(model, rows, together=True), await seconds(model, rows, together=False)))
-        print(f"together {pairs[-1][0]:.2f} s, one after another {pairs[-1][1]:.2f} s", flush=True)
+        rates = [len(rows) * arguments.tokens / elapsed for elapsed in pairs[-1]]
+        print(f"together {rates[0]:.1f} tokens/s, one after another {rates[1]:.1f} tokens/s", flush=True)
     ratios = [together / alone for together, alone in pairs]
     print(
         f"{arguments.prompts} prompts, {arguments.tokens} tokens each: together takes "
