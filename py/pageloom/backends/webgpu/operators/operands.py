@@ -1,0 +1,70 @@
+"""Tensors that operators take and give: host memory of any kind, or buffers of the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pageloom.attention.tensors import ITEM_BYTES, DType, Tensor, TensorInfo
+from pageloom.backends.webgpu.device import Buffer
+from pageloom.errors import InvalidArgument
+
+_ARRAY_DTYPES: dict[str, DType] = {"float8_e4m3fn": "float8e4m3fn", **{name: name for name in ITEM_BYTES}}
+_FORMATS: dict[str, DType] = {"d": "float64", "f": "float32", "e": "float16", "b": "int8", "B": "uint8", "?": "bool"}
+_INTEGERS: dict[int, DType] = {4: "int32", 8: "int64"}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTensor:
+    """A dense, row-major tensor from the start of `buffer`, used where it lies."""
+
+    buffer: Buffer
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def info(self) -> TensorInfo:
+        """Element type and shape."""
+        return TensorInfo(self.dtype, self.shape)
+
+
+Operand = Tensor | DeviceTensor
+
+
+def as_operand(name: str, value: Any) -> Operand:
+    """`value` as a tensor: a `DeviceTensor` or `Tensor` as it is; an array with dtype and shape, as numpy's, or
+    anything with the buffer protocol, as a copy.
+
+    Raises `InvalidArgument`, naming the input, for what is none of these, has an unknown element type, or a buffer that
+    is shorter than the tensor.
+    """
+    if isinstance(value, DeviceTensor):
+        if value.buffer.size < value.info.num_bytes:
+            raise InvalidArgument(
+                f"{name} is {value.dtype} {value.shape}, {value.info.num_bytes} bytes; its buffer has "
+                f"{value.buffer.size}",
+                param=name,
+            )
+        return value
+    if isinstance(value, Tensor):
+        return value
+    if hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "tobytes"):
+        dtype = _ARRAY_DTYPES.get(str(value.dtype))
+        _require_dtype(name, dtype, value.dtype)
+        return Tensor(TensorInfo(dtype, tuple(value.shape)), memoryview(value.tobytes()))
+    try:
+        view = memoryview(value)
+    except TypeError as error:
+        raise InvalidArgument(
+            f"{name} is a {type(value).__name__}; an array, anything with the buffer protocol, or a DeviceTensor is "
+            "allowed",
+            param=name,
+        ) from error
+    dtype = _FORMATS.get(view.format) or (_INTEGERS.get(view.itemsize) if view.format in "ilq" else None)
+    _require_dtype(name, dtype, view.format)
+    return Tensor(TensorInfo(dtype, tuple(view.shape or ())), memoryview(view.tobytes()))
+
+
+def _require_dtype(name: str, dtype: DType | None, given: object) -> None:
+    if dtype is None:
+        raise InvalidArgument(f"{name} has element type {given}; allowed are {', '.join(ITEM_BYTES)}", param=name)

@@ -1,0 +1,39 @@
+"""The step buffer of an operator's call: its header comes from the host, the rest from `prepare_metadata` on the device."""
+
+from __future__ import annotations
+
+import array
+
+from pageloom.attention.paged.check import PagedAttentionShape
+from pageloom.backends.webgpu.step_layout import HEADER
+
+
+def max_tiles(shape: PagedAttentionShape, tile_tokens: int) -> int:
+    """Places of query tiles: those of all tokens, and one that each sequence may begin; the tokens of no sequence are
+    one sequence more."""
+    return shape.num_tokens // tile_tokens + shape.batch_size + 1
+
+
+def step_header(shape: PagedAttentionShape, tile_tokens: int) -> tuple[array.array[int], int]:
+    """(the header's words, words of the whole step buffer) for calls of this shape."""
+    tokens, sequences = shape.num_tokens, shape.batch_size + 1
+    arrays = {
+        "POSITIONS": tokens,
+        "SLOTS": tokens,
+        "TOKEN_SEQUENCES": tokens,
+        "CUMULATIVE_LENGTHS": sequences + 1,
+        "PAST_LENGTHS": sequences,
+        "BLOCK_TABLE": sequences * shape.max_blocks_per_sequence,
+        "TILES": 3 * max_tiles(shape, tile_tokens),
+    }
+    words = dict.fromkeys(HEADER, 0) | {
+        "NUM_TOKENS": tokens,
+        "NUM_SEQUENCES": sequences,
+        "NUM_TILES": max_tiles(shape, tile_tokens),
+        "MAX_BLOCKS": shape.max_blocks_per_sequence,
+    }
+    offset = len(HEADER)
+    for name, count in arrays.items():
+        words[name] = offset
+        offset += count
+    return array.array("i", [words[name] for name in HEADER]), offset
