@@ -9,13 +9,14 @@ from pageloom.backends.webgpu.kv_cache import check_block_size
 from pageloom.backends.webgpu.limits import why_not
 from pageloom.backends.webgpu.program import ParameterValue, PlannedDispatch, ProgramKey
 from pageloom.backends.webgpu.programs.attention_choice import (
-    DECODE_SPLIT,
     DECODE_WORKGROUP,
+    SHARES,
     AttentionBucket,
     Variant,
     check_attention,
     choose_attention,
     decode_heads_per_group,
+    decode_split,
     decode_splits,
     gpu_needs,
     partials_bytes,
@@ -132,7 +133,8 @@ def _decode(
         **shared,
         num_splits=splits,
         heads_per_group=heads,
-        split=DECODE_SPLIT,
+        split=decode_split(op),
+        shares=SHARES,
         workgroup_size=DECODE_WORKGROUP,
     )
     grid = (op.num_heads // heads, splits, bucket.max_sequences)
@@ -148,7 +150,9 @@ def _decode(
         head_size=op.head_size,
         window=op.local_window_size,
         num_splits=splits,
-        split=DECODE_SPLIT,
+        split=decode_split(op),
+        shares=SHARES,
+        workgroup_size=DECODE_WORKGROUP,
     )
     return [
         PlannedDispatch(key, (query, key_cache, value_cache, partials, step), grid, "attention decode"),

@@ -14,8 +14,9 @@ Variant = Literal["software", "gpu"]
 VARIANTS: tuple[Variant, ...] = ("software", "gpu")
 
 MAX_HEAD_SIZE = 256
-DECODE_SPLIT = 128
 DECODE_WORKGROUP = 256
+SHARES = 16
+"""Threads that share a maximum or a total in the decode programs."""
 PREFILL_ROWS = 64
 PREFERRED_WORKGROUP_BYTES = 16384
 
@@ -90,11 +91,17 @@ def software_heads_per_thread(op: PagedAttention) -> int:
     return max(h for h in _divisors(op.num_heads // op.kv_num_heads) if h <= 4)
 
 
+def decode_split(op: PagedAttention) -> int:
+    """Keys of a decode workgroup: fewer of long rows, so that a thread has as much to load."""
+    return 128 if op.head_size <= 128 else 64
+
+
 def decode_splits(op: PagedAttention, max_kv_len: int) -> int:
     """Splits that cover every key a query may see, wherever its window starts."""
-    splits = -(-max_kv_len // DECODE_SPLIT)
+    split = decode_split(op)
+    splits = -(-max_kv_len // split)
     if op.local_window_size > 0:
-        splits = min(splits, -(-(op.local_window_size - 1) // DECODE_SPLIT) + 1)
+        splits = min(splits, -(-(op.local_window_size - 1) // split) + 1)
     return splits
 
 
@@ -106,12 +113,19 @@ def decode_heads_per_group(op: PagedAttention) -> int:
 
 
 def decode_workgroup_bytes(op: PagedAttention, heads_per_group: int) -> int:
-    lanes = DECODE_WORKGROUP // DECODE_SPLIT
+    """Workgroup memory of the decode program."""
+    split, columns = decode_split(op), op.head_size // 4
+    stripes = DECODE_WORKGROUP // columns
+    slots = 4 * stripes * -(-split // stripes)
+    scores = 4 * DECODE_WORKGROUP * heads_per_group
+    shares = 2 * 4 * SHARES * heads_per_group
+    return 16 * heads_per_group * columns + slots + scores + 16 * stripes * columns + shares
+
+
+def reduce_workgroup_bytes(op: PagedAttention, splits: int) -> int:
+    """Workgroup memory of the program that joins the splits."""
     columns = op.head_size // 4
-    queries = 16 * heads_per_group * columns
-    scores = 4 * lanes * heads_per_group * DECODE_SPLIT
-    sums = 16 * (DECODE_WORKGROUP // columns) * columns
-    return queries + 4 * DECODE_SPLIT + scores + sums + 2 * 4 * 16 * heads_per_group
+    return 2 * 4 * splits + 4 * SHARES + 16 * (DECODE_WORKGROUP // columns) * columns
 
 
 def prefill_heads_per_group(op: PagedAttention, tile_tokens: int) -> int:
@@ -145,12 +159,15 @@ def partials_bytes(op: PagedAttention, bucket: AttentionBucket) -> int:
 
 def gpu_needs(op: PagedAttention, bucket: AttentionBucket, tile_tokens: int) -> list[ProgramNeeds]:
     """What the programs of the gpu variant take from the device."""
+    splits = decode_splits(op, bucket.max_kv_len)
     needs = [
         ProgramNeeds(
             workgroup_size=(DECODE_WORKGROUP, 1, 1),
-            workgroup_bytes=decode_workgroup_bytes(op, decode_heads_per_group(op)),
+            workgroup_bytes=max(
+                decode_workgroup_bytes(op, decode_heads_per_group(op)), reduce_workgroup_bytes(op, splits)
+            ),
             binding_bytes=(0, 0, 0, partials_bytes(op, bucket), 0),
-            grid=(op.num_heads, decode_splits(op, bucket.max_kv_len), bucket.max_sequences),
+            grid=(op.num_heads, splits, bucket.max_sequences),
         )
     ]
     if bucket.max_query_len > 1:
