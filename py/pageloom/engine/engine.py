@@ -12,7 +12,7 @@ from pageloom.engine.output_text import Detokenizer
 from pageloom.engine.request import Request
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
-from pageloom.errors import PageloomError
+from pageloom.errors import InvalidArgument, PageloomError
 
 _GREEDY = SamplingParams()
 
@@ -95,16 +95,20 @@ class Engine:
     ) -> RequestHandle:
         """Queue a prompt; call it on the event loop. Only requests with equal `cache_salt` share blocks.
 
-        Raises `InvalidArgument` for tokens outside the vocabulary or an id in use; `CapacityExceeded` for a prompt that
-        can never run, a full queue, or sampling that the Runner has no room for; `DeviceLost` once the device is lost.
+        Raises `InvalidArgument` for tokens outside the vocabulary, an id in use or another event loop;
+        `CapacityExceeded` for a prompt that can never run, a full queue, or sampling that the Runner has no room for;
+        `DeviceLost` once the device is lost.
         """
         loop = asyncio.get_running_loop()
+        running = self._loop_task is not None and not self._loop_task.done()
+        if self._loop_task is not None and running and self._loop_task.get_loop() is not loop:
+            raise InvalidArgument("the engine runs requests on another event loop; use it from that one")
 
         def enqueue(listener: Callable[[Event], None]) -> Request:
             return self._core.add(prompt_ids, params, listener, request_id=request_id, cache_salt=cache_salt)
 
         handle = RequestHandle(enqueue, self._core.abort)
-        if self._loop_task is None or self._loop_task.done():
+        if not running:
             self._loop_task = loop.create_task(self._run())
         return handle
 
@@ -124,11 +128,18 @@ class Engine:
             return
         self._closed = True
         self._core.close()
-        if self._loop_task is not None:
+        if self._loop_task is not None and not self._loop_task.done():
             await self._loop_task
         self._runner.close()
 
     async def _run(self) -> None:
+        try:
+            await self._step_while_there_is_work()
+        except asyncio.CancelledError:  # the event loop is ending, and only it could await the steps under way
+            self._core.fail(PageloomError("the event loop ended while requests ran; load the model again"))
+            raise
+
+    async def _step_while_there_is_work(self) -> None:
         while self._core.has_work:
             try:
                 await self._core.step()

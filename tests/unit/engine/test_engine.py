@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -168,6 +169,40 @@ async def test_closing_aborts_what_runs_and_waits_and_closes_the_runner() -> Non
     assert engine.stats().used_blocks == 0
     with pytest.raises(InvalidArgument, match="closed"):
         engine.submit(prompt(1, 5))
+
+
+def test_an_event_loop_that_ends_while_requests_run_ends_the_engine_with_a_typed_error() -> None:
+    runner = FakeRunner(limits())
+    engine = make_engine(runner)
+
+    async def leave() -> None:
+        await anext(aiter(engine.submit(prompt(1, 5), SamplingParams(max_tokens=50, ignore_eos=True))))
+
+    async def come_back() -> None:
+        with pytest.raises(PageloomError, match="the event loop ended"):
+            engine.submit(prompt(1, 5), EIGHT)
+        await engine.close()
+
+    asyncio.run(leave())
+    asyncio.run(come_back())
+    assert runner.closed
+    assert engine.stats().used_blocks == 0
+
+
+def test_an_idle_engine_moves_to_another_event_loop_and_a_busy_one_says_that_it_cannot() -> None:
+    engine = make_engine()
+
+    async def use() -> list[int]:
+        return list((await engine.submit(prompt(1, 5), EIGHT).result()).output_ids)
+
+    async def use_from_another_loop() -> None:
+        engine.submit(prompt(1, 5), EIGHT)
+        with ThreadPoolExecutor() as threads, pytest.raises(InvalidArgument, match="another event loop"):
+            threads.submit(asyncio.run, use()).result()  # this loop stands still meanwhile: its request cannot end
+        await engine.close()
+
+    assert asyncio.run(use()) == asyncio.run(use()) == expected(prompt(1, 5), EIGHT)
+    asyncio.run(use_from_another_loop())
 
 
 async def test_statistics_and_snapshot_tell_what_was_done(engine: Engine) -> None:
