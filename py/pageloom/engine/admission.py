@@ -69,9 +69,9 @@ def check_sampling(prompt_ids: Sequence[int], params: SamplingParams, limits: Ru
         )
 
 
-def check_queue(num_waiting: int, max_waiting: int) -> None:
-    """Raise `CapacityExceeded` where the queue is full."""
-    if num_waiting >= max_waiting:
+def check_queue(num_waiting: int, max_waiting: int | None) -> None:
+    """Raise `CapacityExceeded` where the queue is full; None is a queue without bound."""
+    if max_waiting is not None and num_waiting >= max_waiting:
         raise CapacityExceeded(
             f"{num_waiting} requests are waiting already; the queue holds {max_waiting}. Try again later", param=None
         )

@@ -37,7 +37,8 @@ class EngineConfig:
 
     token_budget: int | None = None
     """New tokens a step over all requests; None is as many as the Runner takes."""
-    max_waiting: int = 4096
+    max_waiting: int | None = None
+    """Requests that may wait for a row; None is any number."""
     pipeline_depth: int = 2
     """Steps under way at once; 1 waits for each result."""
     share_prefixes: bool = True

@@ -118,6 +118,12 @@ class TestRefusals:
         with pytest.raises(CapacityExceeded, match="the queue holds 2"):
             rig.add(prompt(3, 3))
 
+    def test_any_number_of_requests_may_wait_unless_the_queue_is_bounded(self) -> None:
+        rig = Rig()
+        for seed in range(5_000):
+            rig.add(prompt(seed, 1))
+        assert len(rig.core.snapshot().waiting) == 5_000
+
     @pytest.mark.parametrize("token_ids", [[], [32], [-1], [1, True], [1.0], ["a"]])
     def test_tokens_outside_the_vocabulary_are_refused(self, token_ids: list[int]) -> None:
         with pytest.raises(InvalidArgument) as caught:
