@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pageloom.backends.webgpu.device import DeviceInfo
@@ -105,13 +106,10 @@ class LanguageModel:
         `sampling` are fields of `SamplingParams` for all of them. `on_event` gets (index, event) as tokens come. Where
         one prompt fails, the others are aborted and its error is raised.
         """
+        if isinstance(prompts, str):
+            raise InvalidArgument("prompts is a list; put a single prompt into one", param="prompts")
         params = SamplingParams(**sampling)
-        jobs = [
-            Job(index, "prompt", prompt=prompt, sampling=params)
-            if isinstance(prompt, str)
-            else Job(index, "messages", messages=tuple(prompt), sampling=params)
-            for index, prompt in enumerate(prompts)
-        ]
+        jobs = [replace(parse_job(index, _job_fields(prompt)), sampling=params) for index, prompt in enumerate(prompts)]
         handles: list[RequestHandle] = []
         try:
             handles.extend(self.start(job) for job in jobs)
@@ -131,12 +129,13 @@ class LanguageModel:
     ) -> list[dict[str, object]]:
         """Run jobs all at once: a row for each, in order, as `jobs.result_row` and `jobs.error_row` make them.
 
-        A job that cannot run has an error row and the others go on. `on_row` gets each row as it is finished.
+        A job that cannot run has an error row and the others go on. `on_row` gets each row as it is finished. Where the
+        call is cancelled or a callback raises, everything that still runs is aborted.
         """
 
         async def run(index: int, job: Job | RefusedJob | dict[str, Any]) -> dict[str, object]:
             try:
-                if isinstance(job, dict):
+                if not isinstance(job, Job | RefusedJob):
                     job = parse_job(index, job)
                 if isinstance(job, RefusedJob):
                     raise job.error
@@ -148,7 +147,12 @@ class LanguageModel:
                 on_row(row)
             return row
 
-        return list(await asyncio.gather(*(run(index, job) for index, job in enumerate(jobs))))
+        tasks = [asyncio.ensure_future(run(index, job)) for index, job in enumerate(jobs)]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
 
     async def close(self) -> None:
         """Abort what runs and give the device back. Safe to call twice."""
@@ -170,10 +174,20 @@ class _Detokenizer:
 
 
 async def _follow(index: int, handle: RequestHandle, on_event: OnEvent | None) -> Completion:
-    if on_event is not None:
-        async for event in handle:
-            on_event(index, event)
-    return await handle.result()
+    """The result of a request, which is aborted where nobody waits for it any more."""
+    try:
+        if on_event is not None:
+            async for event in handle:
+                on_event(index, event)
+        return await handle.result()
+    finally:
+        handle.abort()
+
+
+def _job_fields(prompt: object) -> dict[str, object]:
+    if isinstance(prompt, str):
+        return {"prompt": prompt}
+    return {"messages": list(prompt) if isinstance(prompt, Sequence) else prompt}
 
 
 async def load(
@@ -195,14 +209,18 @@ async def load(
     home = home or current_home()
     on_progress(Progress("header", 0, 1))
     source = await home.open_source(model)
-    description = await load_model_description(source)
-    runner = await load_runner(
-        await home.open_device(prefer=(settings or RunnerSettings()).prefer),
-        source,
-        description,
-        settings or RunnerSettings(),
-        on_progress,
-    )
+    try:
+        description = await load_model_description(source)
+        runner = await load_runner(
+            await home.open_device(prefer=(settings or RunnerSettings()).prefer),
+            source,
+            description,
+            settings or RunnerSettings(),
+            on_progress,
+        )
+    finally:
+        if source is not model:
+            source.close()
     try:
         tokenizer = build_tokenizer(description.gguf, home.tokenizer_core)
         if tokenizer.vocab_size > description.decoder.vocab_size:

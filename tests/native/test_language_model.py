@@ -21,6 +21,7 @@ from pageloom.errors import BadModelFile, CapacityExceeded, InvalidArgument, Not
 from pageloom.jobs import parse_job
 from pageloom.language_model import LanguageModel
 from pageloom.model.decoder import ModelDescription, load_model_description
+from pageloom.model.source import RangedSource
 from tests.native.one_adapter import OneAdapter
 from tests.reference_decoder import GgufWeights, ReferenceDecoder
 from tests.tiny_model import CONTEXT, write_tiny_model
@@ -159,6 +160,59 @@ async def test_a_bad_row_has_an_error_and_the_others_are_served(model: LanguageM
     with pytest.raises(CapacityExceeded):
         await model.generate([[{"role": "user", "content": "a" * 2 * CONTEXT}]])
     assert (await model.generate(["hello"], max_tokens=1))[0].finish_reason in {"length", "stop"}
+
+
+@pytest.mark.parametrize("job", [None, 5, "hello", b"hello", ["hello"]])
+async def test_what_is_no_job_is_an_error_row_and_the_others_are_served(model: LanguageModel, job: object) -> None:
+    refused, served = await model.run_batch([job, {"prompt_ids": [5], "max_tokens": 1}])
+    assert refused["error"]["code"] == "invalid_argument"
+    assert len(served["output_ids"]) == 1
+
+
+@pytest.mark.parametrize("prompts", ["hello", [5], [None], ["half \ud83d"], [["hello"]], [[]], [[{"role": "user"}]]])
+async def test_what_is_no_prompt_is_refused(model: LanguageModel, prompts: list[str]) -> None:
+    with pytest.raises(InvalidArgument):
+        await model.generate(prompts, max_tokens=1)
+
+
+async def test_nothing_runs_on_after_a_batch_that_was_cancelled_or_whose_callback_failed(model: LanguageModel) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("from the callback")
+
+    endless = [{"prompt_ids": ids, "ignore_eos": True} for ids in PROMPTS]
+    for callbacks in ({"on_event": fail}, {"on_row": fail}):
+        with pytest.raises(RuntimeError, match="from the callback"):
+            await model.run_batch([*endless, {"prompt_ids": [5], "max_tokens": 1}], **callbacks)
+        await asyncio.sleep(0)
+        assert model.stats().running + model.stats().waiting == 0
+    running = asyncio.ensure_future(model.run_batch(endless))
+    while not model.stats().running:
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    await asyncio.sleep(0)
+    assert model.stats().running + model.stats().waiting == 0
+
+
+async def test_a_model_that_loads_and_one_that_does_not_leave_no_file_open(
+    home: OneAdapter, model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[RangedSource] = []
+
+    async def open_source(path: Path) -> RangedSource:
+        opened.append(await native_home.open_source(path))
+        return opened[-1]
+
+    monkeypatch.setattr(home, "open_source", open_source)
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"GGUF" + bytes(20))
+    with pytest.raises(BadModelFile):
+        await pageloom.load(bad, home=home)
+    await (await pageloom.load(model_path, settings=SETTINGS, home=home)).close()
+    assert len(opened) == 2
+    for source in opened:
+        with pytest.raises(BadModelFile, match="can no longer be read"):
+            await source.read(0, 1)
 
 
 async def test_it_explains_which_programs_run_and_why_not_others(model: LanguageModel) -> None:

@@ -21,6 +21,10 @@ class RangedSource(Protocol):
         """Exactly `length` bytes from `offset`. Raises `BadModelFile` where the range leaves the source."""
         ...
 
+    def close(self) -> None:
+        """Give back what the source holds open; it is read no more. Safe to call twice."""
+        ...
+
 
 def check_range(offset: int, length: int, size: int) -> None:
     """Raises `BadModelFile` unless `[offset, offset + length)` lies within `[0, size)`."""
@@ -42,6 +46,9 @@ class BytesSource:
         check_range(offset, length, len(self._data))
         return self._data[offset : offset + length]
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
 
 class FileSource:
     """A local file, read in place; use as a context manager or call `close`."""
@@ -62,7 +69,10 @@ class FileSource:
         parts: list[bytes] = []
         position, end = offset, offset + length
         while position < end:  # one pread returns at most 2 GiB
-            part = os.pread(self._descriptor, end - position, position)
+            try:
+                part = os.pread(self._descriptor, end - position, position)
+            except OSError as error:
+                raise BadModelFile(f"the file can no longer be read: {error.strerror}", param="model") from error
             if not part:
                 raise BadModelFile(f"the file was cut short while it was read: no byte at {position} of {self._size}")
             parts.append(part)
@@ -116,15 +126,19 @@ class HttpSource:
             raise BadModelFile(f"the file at {self._url} changed while it was read: load it again", param="model")
         return data
 
+    def close(self) -> None:
+        """Nothing is held open: every read is a request of its own."""
+
 
 def _fetch_range(url: str, offset: int, length: int) -> tuple[bytes, int, str | None]:
     """The bytes, the size of the whole file and its entity tag."""
-    import urllib.error  # noqa: PLC0415 - slow to import, and of no use in a browser
+    import http.client  # noqa: PLC0415 - slow to import, and of no use in a browser
     import urllib.request  # noqa: PLC0415
 
     last = offset + length - 1
-    request = urllib.request.Request(url, headers={"Range": f"bytes={offset}-{last}", "Accept-Encoding": "identity"})
+    headers = {"Range": f"bytes={offset}-{last}", "Accept-Encoding": "identity"}
     try:
+        request = urllib.request.Request(url, headers=headers)
         with urllib.request.urlopen(request, timeout=60) as response:
             if response.status != 206:
                 raise NotSupported(f"the server of {url} ignores byte ranges; download the file instead", param="model")
@@ -136,5 +150,5 @@ def _fetch_range(url: str, offset: int, length: int) -> tuple[bytes, int, str | 
                     param="model",
                 )
             return data, int(size), response.headers.get("ETag")
-    except (OSError, urllib.error.URLError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:  # a ValueError is for a URL that is none
         raise BadModelFile(f"cannot read {url}: {error}", param="model") from error

@@ -123,6 +123,27 @@ async def test_reports_an_http_error_with_its_url(serve: Callable[..., str]) -> 
         await HttpSource.open(url)
 
 
+@pytest.mark.parametrize("answer", [b"", b"no HTTP at all\r\n", b"HTTP/1.1 206 OK\r\nA: " + bytes(70000)])
+async def test_reports_a_server_that_does_not_speak_http(serve: Callable[..., str], answer: bytes) -> None:
+    def send_raw(handler: BaseHTTPRequestHandler, first: int, last: int) -> None:
+        handler.wfile.write(answer)
+
+    url = serve(send_raw)
+    with pytest.raises(BadModelFile, match=f"cannot read {url}"):
+        await HttpSource.open(url)
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://", "http://localhost:port/x", "http://local host/x\n"])
+async def test_reports_a_url_that_is_none(url: str) -> None:
+    with pytest.raises(BadModelFile, match="cannot read http"):
+        await HttpSource.open(url)
+
+
+async def test_reports_a_file_that_can_no_longer_be_read(tmp_path: Path) -> None:
+    with FileSource(tmp_path) as folder, pytest.raises(BadModelFile, match="can no longer be read: Is a directory"):
+        await folder.read(0, 1)
+
+
 async def test_reads_nothing_but_http() -> None:
     with pytest.raises(NotSupported, match="neither an http nor an https"):
         await HttpSource.open("file:///etc/hostname")

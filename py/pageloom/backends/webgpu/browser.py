@@ -65,6 +65,9 @@ class JsSource:
             data: bytes = (await self.source.read(offset, length)).to_bytes()
         return data
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
 
 class BrowserBuffer:
     """A `device.Buffer` in the browser."""
