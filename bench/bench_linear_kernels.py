@@ -1,14 +1,14 @@
-"""The products of one SmolLM2-135M step with its weights: every variant in turns, and NumPy's float32 product.
+"""The products of one SmolLM2-135M step with its weights: every variant in turns, and NumPy's in float32.
 
     python bench/bench_linear_kernels.py [--adapter NAME] [--tokens 1 16 ...] [--rounds N]
 
 A time is that of one product in a row of dependent ones over weights of their own, as in a decoder: the difference of
-a long and a short recording. The limit is the weights' bytes over the bandwidth of a copy. On a CPU adapter the time is
-CPU time over two cores, which other work on the machine disturbs less; NumPy reads the same weights as float32.
+a long and a short recording. The limit is the weights' bytes over the bandwidth of a reading kernel. On a CPU adapter
+the time is CPU time over two cores, which other work on the machine disturbs less; NumPy reads the weights as float32.
 
 Expected on a CPU adapter: `software` far ahead (barriers cost the others), 16 tokens in at most 0.35 of 16 times the
-time of one. Expected on a GPU: `matrix_vector` within a few microseconds of an empty dispatch (about 2) up to 8 tokens,
-`tiled` ahead from a few dozen on.
+time of one. Expected on a GPU: `matrix_vector` within a few microseconds of a dispatch without work up to 8
+tokens, `tiled` ahead from a few dozen on.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pageloom.backends.webgpu.device import Buffer, Copy, Device, Dispatch, Recording
+from pageloom.backends.webgpu.device import Buffer, Device, Dispatch, Recording
 from pageloom.backends.webgpu.native import open_native_device
 from pageloom.backends.webgpu.program_cache import ProgramCache
+from pageloom.backends.webgpu.programs.embed import plan_select_rows
 from pageloom.backends.webgpu.programs.linear import Variant, choose_linear, plan_gated_linear, plan_linear
 from pageloom.backends.webgpu.step_layout import HEADER
 from pageloom.backends.webgpu.weights import DeviceWeight, load_weight
@@ -32,8 +33,18 @@ from pageloom.model.quantization import Q4_1, Q8_0, BlockFormat
 
 VARIANTS: tuple[Variant, ...] = ("software", "matrix_vector", "tiled")
 COPIES = 6
-COPY_BYTES = 2**26
+READ_GROUPS = 4096
 NUMPY_REPEATS = 10
+READ = """
+@group(0) @binding(0) var<storage, read> source: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read_write> sink: array<u32>;
+@compute @workgroup_size(256)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  var seen = vec4<u32>();
+  for (var i = id.x; i < arrayLength(&source); i += groups.x * 256) { seen |= source[i]; }
+  if (any(seen != vec4<u32>())) { sink[0] = 1; }
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,14 @@ class Bench:
                 commands.append(Dispatch(await self.programs.pipeline(one.key), one.buffers, one.grid))
         return self.device.record(commands), self.device.record((1 + self.repeats) * commands)
 
+    async def nothing(self) -> float:
+        """Seconds that a dispatch takes which finds nothing to do: the host's and the device's floor."""
+        buffers = [self.device.buffer(4 * len(HEADER)) for _ in range(3)]
+        (planned,) = plan_select_rows(*buffers, width=4, max_rows=1)
+        commands = 10 * [Dispatch(await self.programs.pipeline(planned.key), planned.buffers, planned.grid)]
+        pair = self.device.record(commands), self.device.record((1 + self.repeats) * commands)
+        return statistics.median((await self.per_product({"nothing": pair}, len(commands)))["nothing"])
+
     async def seconds(self, recording: Recording) -> float:
         software = self.device.info.adapter_class == "software"
         clock, cores = (time.process_time, 2) if software else (time.perf_counter, 1)
@@ -134,14 +153,14 @@ class Bench:
         return {name: sorted(values[1:]) for name, values in times.items()}
 
     async def bandwidth(self) -> float:
-        """Bytes a second that a copy reads and writes together."""
-        source, target = self.device.buffer(COPY_BYTES), self.device.buffer(COPY_BYTES)
-        copies = 1 + self.repeats
-        copy = self.device.record([Copy(source, 0, target, 0, COPY_BYTES)] * copies)
-        best = min([await self.seconds(copy) for _ in range(4)])
-        source.destroy()
-        target.destroy()
-        return 2 * copies * COPY_BYTES / best
+        """Bytes a second of a kernel that only reads, from a buffer larger than caches."""
+        size = 2**25 if self.device.info.adapter_class == "software" else 2**28
+        buffers = (self.device.buffer(size), self.device.buffer(4))
+        read = self.device.record([Dispatch(await self.device.pipeline(READ), buffers, (READ_GROUPS, 1, 1))] * 4)
+        best = min([await self.seconds(read) for _ in range(4)])
+        for buffer in buffers:
+            buffer.destroy()
+        return 4 * size / best
 
 
 def numpy_seconds(shape: Shape, tokens: int, rounds: int) -> float:
@@ -163,7 +182,8 @@ async def main(adapter: str | None, token_counts: list[int], rounds: int) -> Non
     software = device.info.adapter_class == "software"
     bench = Bench(device, ProgramCache(device), rounds)
     bandwidth = await bench.bandwidth()
-    print(f"{device.info.description}: copies move {bandwidth / 1e9:.1f} GB/s")
+    nothing = await bench.nothing()
+    print(f"{device.info.description}: kernels read {bandwidth / 1e9:.1f} GB/s, no work takes {nothing * 1e6:.1f} us")
     one_token: dict[str, float] = {}
     for shape in SHAPES:
         copies = 1 if software else COPIES

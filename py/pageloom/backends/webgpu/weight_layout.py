@@ -125,19 +125,21 @@ class WeightLayout:
         return self.rows * (self.row_code_bytes + self.row_scale_bytes)
 
     def shards(self, info: DeviceInfo) -> tuple[range, ...]:
-        """The rows of each shard: as many as fit one binding, an even number at least.
+        """The rows of each shard: all in one where they fit a binding, else whole tiles or at least pairs of rows.
 
         Raises `NotSupported` where not even two rows fit.
         """
         limit = binding_limit(info)
         most = limit // max(self.row_code_bytes, self.row_scale_bytes)
+        if most >= self.rows:
+            return (range(self.rows),)
         most -= most % (SHARD_ROWS if most >= SHARD_ROWS else 2)
-        if most < min(2, self.rows):
+        if not most:
             raise NotSupported(
                 f"two rows of {self.columns} {self.encoding.codes} weights take {2 * self.row_code_bytes} bytes; "
                 f"this device binds at most {limit} bytes"
             )
-        return tuple(range(first, min(first + most, self.rows)) for first in range(0, self.rows, max(most, 1)))
+        return tuple(range(first, min(first + most, self.rows)) for first in range(0, self.rows, most))
 
 
 def describe_weight(tensors: Sequence[TensorInfo], adapter_class: AdapterClass = "gpu") -> WeightLayout:

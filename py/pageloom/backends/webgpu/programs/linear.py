@@ -18,10 +18,10 @@ Rows = Literal["tokens", "logits_rows"]
 Variant = Literal["software", "matrix_vector", "tiled"]
 
 COUNTS: dict[Rows, str] = {"tokens": "NUM_TOKENS", "logits_rows": "NUM_LOGITS_ROWS"}
-MATRIX_VECTOR_TOKENS = 32
-"""Up to here lanes along the columns, which fill a GPU with few rows, beat tiles."""
 MANY_ROWS = 16384
-"""From here the rows alone fill a GPU, and fewer lanes a row waste less on the reduction."""
+"""From here a weight's rows alone fill a GPU, and lanes along the columns are worth less."""
+MATRIX_VECTOR_TOKENS, MATRIX_VECTOR_TOKENS_OF_MANY_ROWS = 64, 16
+"""Up to here lanes along the columns beat tiles (measured on an H200 with SmolLM2-135M's weights)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,18 @@ class Tiling:
     parameters: Mapping[str, ParameterValue]
 
 
-def choose_linear(info: DeviceInfo, max_tokens: int, variant: Variant | None = None) -> LinearChoice:
+def choose_linear(
+    info: DeviceInfo, max_tokens: int, variant: Variant | None = None, out_features: int = 0
+) -> LinearChoice:
     """The variant for steps of at most `max_tokens` rows of input; `variant` forces one."""
     if variant is not None:
         return LinearChoice(variant, "the caller asked for it")
     if info.adapter_class == "software":
         return LinearChoice("software", "the adapter computes on a CPU, where barriers are slow")
-    if max_tokens <= MATRIX_VECTOR_TOKENS:
-        return LinearChoice("matrix_vector", f"at most {MATRIX_VECTOR_TOKENS} tokens share a weight")
-    return LinearChoice("tiled", f"more than {MATRIX_VECTOR_TOKENS} tokens share a weight")
+    most = MATRIX_VECTOR_TOKENS if out_features < MANY_ROWS else MATRIX_VECTOR_TOKENS_OF_MANY_ROWS
+    if max_tokens <= most:
+        return LinearChoice("matrix_vector", f"at most {most} tokens share a weight")
+    return LinearChoice("tiled", f"more than {most} tokens share a weight")
 
 
 def plan_linear(
@@ -152,7 +155,7 @@ def _plan(
     label: str,
     **parameters: ParameterValue,
 ) -> list[PlannedDispatch]:
-    chosen = choose_linear(info, max_tokens, variant).variant
+    chosen = choose_linear(info, max_tokens, variant, weight.out_features).variant
     tiling = _tiling(info, chosen, max_tokens, weight)
     token_groups = -(-max_tokens // tiling.tokens)
     planned = []
@@ -187,5 +190,6 @@ def _tiling(info: DeviceInfo, variant: Variant, max_tokens: int, weight: DeviceW
             parameters |= {"rows_per_thread": rows, "tokens_per_thread": tokens}
             return Tiling(workgroup_size // lanes * rows, tokens, parameters)
         case "tiled":
-            rows, tokens = 64, 64 if max_tokens > 256 else 32
+            wide = max_tokens > 256 and info.limits["maxComputeInvocationsPerWorkgroup"] >= 256
+            rows, tokens = 64, 64 if wide else 32
             return Tiling(rows, tokens, {"tile_rows": rows, "tile_tokens": tokens})
