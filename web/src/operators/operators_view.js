@@ -58,6 +58,7 @@ export class OperatorsView {
         this.#table.element,
       ),
     );
+    this.#show();
   }
 
   /** Lists the cases, the first time that the view is looked at. */
