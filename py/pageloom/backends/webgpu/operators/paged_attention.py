@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from pageloom.attention.paged.check import PagedAttentionShape, check_shapes
 from pageloom.attention.paged.host_values import check_lengths, check_metadata
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.attention.tensors import Tensor, TensorInfo
-from pageloom.backends.webgpu.device import Device, Dispatch, Recording
+from pageloom.backends.webgpu.device import Device, Dispatch
 from pageloom.backends.webgpu.operators.direct import DirectCall
 from pageloom.backends.webgpu.operators.forms import Bounds
 from pageloom.backends.webgpu.operators.operands import DeviceTensor, Operand, as_operand
@@ -26,21 +27,23 @@ class RecordedPagedAttention:
     """A call that `submit` replays: the device reads every tensor anew, the integer ones too.
 
     `inputs` are the tensors it reads, `outputs` those it writes; caches are in both. Tensors that were host memory were
-    copied once, into buffers that are freed by `release`, as are the outputs that it does not keep.
+    copied once, into buffers that are freed by `release`, as are the outputs that it does not keep. `commands` are the
+    call's dispatches in order, for a recording of the caller's own.
     """
 
     def __init__(
         self,
         device: Device,
         workspace: Workspace,
-        recording: Recording | None,
+        commands: Sequence[Dispatch],
         inputs: dict[str, DeviceTensor],
         outputs: dict[str, DeviceTensor],
         explanation: Explanation,
     ) -> None:
         self._device = device
         self._workspace = workspace
-        self._recording = recording
+        self._recording = device.record(commands, "PagedAttention") if commands else None
+        self.commands = tuple(commands)
         self.inputs = inputs
         self.outputs = outputs
         self.explanation = explanation
@@ -129,7 +132,7 @@ class WebGpuPagedAttention:
             outputs = {"output": output} | {out: tensors[name] for out, name in ALIASES.items() if name in tensors}
             if lse is not None:
                 outputs["log_sum_exp"] = lse
-            recording = None
+            commands: list[Dispatch] = []
             if shape.num_tokens:
                 call = DirectCall(self._device, workspace, self.spec, shape, tensors, output, lse)
                 commands = [
@@ -137,11 +140,10 @@ class WebGpuPagedAttention:
                     for one in call.plan(TILE_TOKENS)
                 ]
                 await self._device.settle()
-                recording = self._device.record(commands, "PagedAttention")
+            return RecordedPagedAttention(self._device, workspace, commands, tensors, outputs, explanation)
         except BaseException:
             workspace.release()
             raise
-        return RecordedPagedAttention(self._device, workspace, recording, tensors, outputs, explanation)
 
     def _checked(self, inputs: dict[str, Any]) -> tuple[PagedAttentionShape, Bounds, dict[str, Operand]]:
         operands = {name: as_operand(name, value) for name, value in inputs.items() if value is not None}
