@@ -22,6 +22,7 @@ def server(tmp_path: Path) -> Iterator[PageServer]:
     (page / "python.wasm").write_bytes(b"\0asm")
     (tmp_path / "secret.txt").write_text("not for serving")
     (page / "way-out").symlink_to(tmp_path)
+    (page / "circle").symlink_to(page / "circle")
     (tmp_path / "my model.gguf").write_bytes(MODEL)
     with serving(PageServer({"": page, "model": tmp_path / "my model.gguf"})) as running:
         yield running
@@ -95,11 +96,16 @@ def test_a_range_without_a_byte_is_an_error(header: str):
         "/way-out/secret.txt",
         "/nothing",
         "/a%00b",
+        "/circle",
         "/" + "n" * 5000,
     ],
 )
 def test_what_is_outside_the_folders_is_not_found(server: PageServer, path: str):
     assert fetch(server, path)[0].status == 404
+
+
+def test_a_url_whose_host_is_none_is_not_found(server: PageServer):
+    assert server.find("http://[x/") is None
 
 
 def test_a_request_for_a_foreign_host_name_is_turned_away(server: PageServer):

@@ -65,7 +65,10 @@ class PageServer(ThreadingHTTPServer):
 
     def find(self, url_path: str) -> Path | None:
         """The file that a request's path names; None where there is none or it leaves its folder."""
-        parts = PurePosixPath(unquote(urlsplit(url_path).path)).parts[1:]
+        try:
+            parts = PurePosixPath(unquote(urlsplit(url_path).path)).parts[1:]
+        except ValueError:  # a whole URL with a host that is none
+            return None
         mount = parts[0] if parts and parts[0] in self.folders else ""
         root = self.folders.get(mount)
         if root is None:
@@ -76,7 +79,7 @@ class PageServer(ThreadingHTTPServer):
             path = root.joinpath(*(parts[1:] if mount else parts)).resolve()
             path = path / "index.html" if path.is_dir() else path
             return path if path.is_relative_to(root) and path.is_file() else None
-        except (OSError, ValueError):  # a name too long for the file system, or with a zero byte in it
+        except (OSError, ValueError, RuntimeError):  # too long a name, a zero byte in it, or links in a circle
             return None
 
 
