@@ -93,15 +93,15 @@ def parse_job_lines(
 ) -> list[Job | RefusedJob]:
     """The jobs of a JSON Lines file, in order; empty lines are passed over and have no index.
 
-    A line that is no job becomes a `RefusedJob`. With `strict` the first one raises `InvalidArgument` instead, its
-    message with the line's number, from 1.
+    A byte order mark, as some editors write it, is passed over too. A line that is no job becomes a `RefusedJob`. With
+    `strict` the first one raises `InvalidArgument` instead, its message with the line's number, from 1.
     """
     jobs: list[Job | RefusedJob] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            jobs.append(parse_job(len(jobs), _parse_json(line), defaults))
+            jobs.append(parse_job(len(jobs), _parse_json(line.removeprefix("\ufeff")), defaults))
         except PageloomError as error:
             located = type(error)(f"line {number}: {error.message}", param=error.param)
             if strict:

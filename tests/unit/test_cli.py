@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from argparse import Namespace
@@ -17,7 +18,7 @@ from pageloom.commands.page_files import find_page
 from pageloom.commands.summary import print_summary
 from pageloom.commands.terminal import ProgressLine
 from pageloom.errors import InvalidArgument, NotSupported
-from pageloom.jobs import Job, RefusedJob
+from pageloom.jobs import Job, RefusedJob, error_row
 
 
 @pytest.fixture
@@ -109,6 +110,36 @@ def test_a_file_of_nothing_but_refused_lines_gives_their_errors_as_rows(tmp_path
     assert main([*arguments, "--browser", str(tmp_path / "chromium")]) == 1
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(row["index"], row["error"]["param"]) for row in rows] == [(0, None), (1, "prompt")]
+
+
+def test_a_refused_line_with_half_a_surrogate_pair_is_a_row_that_any_reader_of_json_takes(tmp_path: Path, model: Path):
+    prompts, out = tmp_path / "prompts.jsonl", tmp_path / "rows.jsonl"
+    prompts.write_text(r'{"prompt": "é", "\ud83d": 1}')
+    (job,) = read_jobs(batch_options(model, prompts))
+    assert isinstance(job, RefusedJob)
+    with row_writer(batch_options(model, prompts, "--out", str(out))) as writer:
+        writer.put(error_row(0, job.error))
+    assert json.loads(out.read_bytes())["error"]["param"] == "\ud83d"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+def test_an_output_that_is_full_is_said_in_words(tmp_path: Path, model: Path):
+    options = batch_options(model, tmp_path, "--out", "/dev/full")
+    with pytest.raises(InvalidArgument, match="No space left"), row_writer(options) as writer:
+        writer.put({"index": 0})
+
+
+def test_an_output_that_nobody_reads_any_more_is_said_in_words():
+    reader, writing = os.pipe()
+    os.close(reader)
+    with os.fdopen(writing, "w") as file, pytest.raises(InvalidArgument, match="Broken pipe"):
+        RowWriter(file).put({"index": 0})
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path: Path, model: Path):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt": "a"}\n{"prompt": "b"}\n', encoding="utf-8-sig")
+    assert [job.prompt for job in read_jobs(batch_options(model, prompts))] == ["a", "b"]
 
 
 def test_an_output_that_cannot_be_written_is_said_in_words(model: Path):

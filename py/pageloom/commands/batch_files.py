@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, Literal, TextIO, cast
 
@@ -85,16 +85,28 @@ class RowWriter:
         self.failed = 0
 
     def put(self, row: Mapping[str, Any]) -> None:
-        """Take a row, in any order of rows; a second row of an index is passed over."""
+        """Take a row, in any order of rows; a second row of an index is passed over.
+
+        Raises `InvalidArgument` where the file takes no more (a full disk, a pipe that nobody reads).
+        """
         index: int = row["index"]
         if index < self._next or index in self._waiting:
             return
         self.failed += "error" in row
         self._waiting[index] = row
         while (ready := self._waiting.pop(self._next, None)) is not None:
-            self._file.write(json.dumps(ready, ensure_ascii=False) + "\n")
-            self._file.flush()
+            self._write(json.dumps(ready, ensure_ascii=False) + "\n")
             self._next += 1
+
+    def _write(self, line: str) -> None:
+        try:
+            # Half of a surrogate pair, which only a refused line can hold, becomes JSON's escape for it.
+            self._file.write(line.encode(errors="backslashreplace").decode())
+            self._file.flush()
+        except OSError as error:
+            with suppress(OSError):
+                self._file.close()  # now, since it would fail once more wherever it is closed
+            raise InvalidArgument(f"cannot write the rows: {error.strerror}", param="out") from error
 
 
 @contextmanager
