@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pageloom.errors import InvalidArgument
 
@@ -33,7 +34,7 @@ class SamplingParams:
     ignore_eos: bool = False
     """Go on past the model's own stop tokens; `stop_token_ids` still end the request."""
     repetition_penalty: float = 1.0
-    """Over 0, at most 10: divides positive and multiplies negative logits of tokens of the prompt and the output."""
+    """0.01 to 10: divides positive and multiplies negative logits of tokens of the prompt and the output."""
     presence_penalty: float = 0.0
     """-2 to 2: subtracted from the logits of tokens of the output."""
     frequency_penalty: float = 0.0
@@ -44,17 +45,15 @@ class SamplingParams:
     """0 to 20 alternatives beside the log-probability of each chosen token; None gives no log-probabilities."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
-        object.__setattr__(self, "stop", tuple(self.stop))
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else _items("stop", self.stop))
+        object.__setattr__(self, "stop_token_ids", _items("stop_token_ids", self.stop_token_ids))
         _check_integer("max_tokens", self.max_tokens, 1, None, optional=True)
         _check_number("temperature", self.temperature, 0.0, 2.0)
         _check_number("top_p", self.top_p, 0.0, 1.0, above_low=True)
         _check_integer("top_k", self.top_k, 0, None)
         _check_number("min_p", self.min_p, 0.0, 1.0)
         _check_integer("seed", self.seed, None, None, optional=True)
-        _check_number("repetition_penalty", self.repetition_penalty, 0.0, 10.0, above_low=True)
+        _check_number("repetition_penalty", self.repetition_penalty, 0.01, 10.0)
         _check_number("presence_penalty", self.presence_penalty, -2.0, 2.0)
         _check_number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         _check_integer("logprobs", self.logprobs, 0, MAX_LOGPROBS, optional=True)
@@ -62,6 +61,10 @@ class SamplingParams:
             raise InvalidArgument(f"ignore_eos is true or false, not {self.ignore_eos!r}", param="ignore_eos")
         for token_id in self.stop_token_ids:
             _check_integer("stop_token_ids", token_id, 0, None)
+        if not isinstance(self.logit_bias, Mapping):
+            raise InvalidArgument(
+                f"logit_bias is {self.logit_bias!r}; it maps token ids to numbers", param="logit_bias"
+            )
         for token_id, bias in self.logit_bias.items():
             _check_integer("logit_bias", token_id, 0, None)
             _check_number("logit_bias", bias, -100.0, 100.0)
@@ -89,6 +92,12 @@ class SamplingParams:
     def needs_host(self) -> bool:
         """Whether the next step cannot be made before the host has seen the last one's candidates."""
         return not self.is_greedy or self.has_penalties
+
+
+def _items(name: str, value: object) -> tuple[Any, ...]:
+    if not isinstance(value, Iterable):
+        raise InvalidArgument(f"{name} is {value!r}; it has to be a list", param=name)
+    return tuple(value)
 
 
 def _check_integer(name: str, value: object, low: int | None, high: int | None, *, optional: bool = False) -> None:
