@@ -27,13 +27,13 @@ class Metadata(dict[str, MetadataValue]):
             raise BadModelFile(f"{key} is {value}; allowed is {minimum} to {maximum}", param=key)
         return value
 
-    def number(self, key: str, default: float | None = None, *, maximum: float = 1e30) -> float:
-        """A number above 0 and at most `maximum`."""
+    def number(self, key: str, default: float | None = None, *, minimum: float = 1e-30, maximum: float = 1e30) -> float:
+        """A number of `[minimum, maximum]`, both inclusive; by default where a few of them multiply to a finite one."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._wrong_type(key, value, "a number")
-        if not 0 < value <= maximum:  # false for NaN too
-            raise BadModelFile(f"{key} is {value}; it must be above 0 and at most {maximum}", param=key)
+        if not minimum <= value <= maximum:  # false for NaN too
+            raise BadModelFile(f"{key} is {value}; allowed is {minimum} to {maximum}", param=key)
         return float(value)
 
     def flag(self, key: str, default: bool | None = None) -> bool:

@@ -157,10 +157,12 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return value
 
     def _format(self, text: str, *args: Any, **values: Any) -> str:
+        if values:
+            raise SecurityError("a format with names, behind which a width could hide")
         if _WIDE_FORMAT.search(text):
             raise SecurityError("a format with a width of more than 3 digits")
-        self.charge([*args, values])
-        formatted: str = self.charge(text % (values or args))
+        self.charge(args)
+        formatted: str = self.charge(text % args)
         return formatted
 
     def _join(self, values: Iterable[Any], separator: str = "") -> str:

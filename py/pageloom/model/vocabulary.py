@@ -43,7 +43,9 @@ def _byte_value(text: str) -> int:
     """The value of a byte token, `<0x0A>`."""
     match = re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", text)
     if match is None:
-        raise BadModelFile(f"{text!r} is marked as a byte token; such a token is spelt <0x00> to <0xFF>")
+        raise BadModelFile(
+            f"{text!r:.80} is marked as a byte token; such a token is spelt <0x00> to <0xFF>", param=f"{PREFIX}.tokens"
+        )
     return int(match[1], 16)
 
 
@@ -130,6 +132,8 @@ def read_vocabulary(metadata: Metadata) -> Vocabulary:
     for token_id, text in enumerate(texts):
         if text in TURN_ENDS:
             kinds[token_id] = TokenKind.CONTROL
+        elif kinds[token_id] == TokenKind.BYTE:
+            _byte_value(text)
     pre_tokenizer = metadata.text(f"{PREFIX}.pre", "default")
     return Vocabulary(
         model=model,

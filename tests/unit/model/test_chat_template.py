@@ -109,6 +109,8 @@ HOSTILE = {
     "padding by a filter": "{{ 'a' | center(1000000000) }}",
     "a wide format": "{{ '%1000000000d' % 3 }}",
     "a width among the arguments": "{{ '%*d' % (1000000000, 3) }}",
+    "a wide format by a filter": "{{ '%1000000000d' | format(3) }}",
+    "a wide format by a name": "{{ '%(a)100000000d' | format(a=3) }}",
     "a wide format by a method": "{{ '{:1000000000}'.format(3) }}",
     "bytes of a number": "{{ (1).to_bytes(1000000000) }}",
     "deep JSON": "{{ messages | tojson(indent=1000000000) | length }}" + "{{ 'a' * 10 ** 8 }}",

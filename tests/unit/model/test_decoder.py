@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -136,12 +137,32 @@ async def test_an_unknown_architecture_is_refused_with_the_known_ones() -> None:
         ("rope.dimension_count", (g.U32, 7), BadModelFile),
         ("rope.dimension_count", (g.U32, 10), BadModelFile),
         ("rope.freq_base", (g.F32, math.inf), BadModelFile),
+        ("rope.freq_base", (g.F32, 1.0), BadModelFile),
+        ("rope.freq_base", (g.F64, 5e-324), BadModelFile),
         ("rope.scaling.type", (g.STRING, "mystery"), NotSupported),
     ],
 )
 async def test_a_wrong_number_is_refused(key: str, entry: tuple[int, Any] | None, error: type[Exception]) -> None:
     with pytest.raises(error):
         await describe("llama", tiny.tables(), **{key: entry})
+
+
+@pytest.mark.parametrize("number", [0.0, -1.0, 5e-324, 1e-30, 1.0, 1e30, 1.7e308, math.inf, math.nan])
+@pytest.mark.parametrize("scaling", ["linear", "yarn"])
+@pytest.mark.parametrize(
+    "key", ["freq_base", *(f"scaling.{name}" for name in ("factor", "yarn_beta_fast", "yarn_beta_slow", "attn_factor"))]
+)
+async def test_any_number_in_rope_metadata_is_refused_or_gives_finite_frequencies(
+    key: str, scaling: str, number: float
+) -> None:
+    scaled = {
+        "rope.scaling.type": (g.STRING, scaling),
+        "rope.scaling.factor": (g.F32, 4.0),
+        "rope.scaling.original_context_length": (g.U32, 64),
+    }
+    with contextlib.suppress(BadModelFile):
+        rope = await rope_of(**scaled | {f"rope.{key}": (g.F64, number)})
+        assert all(map(math.isfinite, (*rope.inverse_frequencies, rope.attention_factor)))
 
 
 async def test_rope_pairs_follow_the_architecture() -> None:

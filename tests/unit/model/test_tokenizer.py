@@ -255,6 +255,12 @@ def test_the_library_gets_no_special_token(make: Callable[..., GgufTokenizer]) -
     assert {"<s>", "<hr>", "<|a|>", "<|a|>b", "<br>", "[x]"}.isdisjoint(document["model"]["vocab"])
 
 
+@pytest.mark.parametrize("text", ["", "a", "<0x>", "<0x1>", "<0x100>", "<0xGG>", " <0x00>", "<0x00>\n"])
+def test_a_byte_token_that_names_no_byte_is_a_bad_model_file(text: str) -> None:
+    with pytest.raises(BadModelFile, match="marked as a byte token"):
+        small("gpt2", [("a", NORMAL), (text, TokenKind.BYTE)], merges=[])
+
+
 def test_a_document_that_the_library_refuses_is_a_bad_model_file() -> None:
     with pytest.raises(BadModelFile, match="not consistent"):
         NativeTokenizerCore("{}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from pageloom.model.architectures.hyperparameters import Hyperparameters, read_hyperparameters
 from pageloom.model.architectures.pre_norm import EMBEDDING, OUTPUT_NORM, output_matrix, qkv_linear, value_widths
-from pageloom.model.architectures.rope import describe_rope, plain_frequencies
+from pageloom.model.architectures.rope import SMALLEST_THETA, describe_rope, plain_frequencies
 from pageloom.model.architectures.weights import Weights
 from pageloom.model.layer_ops import (
     Decoder,
@@ -39,7 +39,7 @@ async def describe_gemma3(metadata: Metadata, weights: Weights) -> Decoder:
     window = metadata.integer("gemma3.attention.sliding_window", minimum=1)
     period = metadata.integer("gemma3.attention.sliding_window_pattern", GLOBAL_LAYER_PERIOD, minimum=1)
     global_rope = await describe_rope(metadata, sizes, weights, interleaved=False, default_theta=1e6)
-    local_theta = metadata.number("gemma3.rope.freq_base_swa", LOCAL_ROPE_THETA)
+    local_theta = metadata.number("gemma3.rope.freq_base_swa", LOCAL_ROPE_THETA, minimum=SMALLEST_THETA)
     local_rope = Rope(global_rope.dim, False, tuple(plain_frequencies(local_theta, global_rope.dim)))
     softcap_key = "gemma3.final_logit_softcapping"
     softcap = metadata.number(softcap_key) if softcap_key in metadata else 0.0

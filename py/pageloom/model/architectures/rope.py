@@ -11,6 +11,8 @@ from pageloom.model.layer_ops import Rope
 from pageloom.model.metadata import Metadata
 
 FACTORS = "rope_freqs.weight"
+SMALLEST_THETA = 1.01
+"""Frequencies fall from pair to pair, which YaRN takes for granted; known models begin at ten thousand."""
 
 
 async def describe_rope(
@@ -24,7 +26,7 @@ async def describe_rope(
     for name in ("rope_factors_long.weight", "rope_factors_short.weight"):
         if name in weights:
             raise NotSupported("longrope scaling is not supported", param=name)
-    theta = metadata.number(f"{prefix}.freq_base", default_theta)
+    theta = metadata.number(f"{prefix}.freq_base", default_theta, minimum=SMALLEST_THETA)
     frequencies = plain_frequencies(theta, dim)
     scaling = metadata.text(f"{prefix}.scaling.type", "none")
     attention_factor = 1.0
