@@ -1,0 +1,134 @@
+"""`pageloom bench`: PagedAttention on this machine's adapter, tier by tier, beside the limits of that adapter."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pageloom import __version__
+from pageloom.backends.webgpu.native import open_native_device
+from pageloom.backends.webgpu.operators import WebGpuOperators
+from pageloom.backends.webgpu.program_cache import ProgramCache
+from pageloom.commands.batch_files import PREFERENCES
+from pageloom.commands.bench_calls import Measured, measure
+from pageloom.commands.bench_device import Rates, measure_rates
+from pageloom.commands.bench_shapes import FULL, PEER, PEER_GPU, PEER_SECONDS, QUICK, SMALL, Shape
+from pageloom.commands.check_summary import describe_adapter
+from pageloom.commands.terminal import ProgressLine
+from pageloom.conformance.adapter import adapter_fields
+from pageloom.errors import InvalidArgument
+
+GATHER = "gather-then-flash"
+_WIDTHS = (34, 18, 10, 8, 10, 8, 10, 10)
+_HEADINGS = ("shape", "tier", "µs", "spread", "limit µs", "x limit", "x gather", "TFLOP/s")
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "bench",
+        help="measure PagedAttention on this machine's adapter",
+        description="Measures each tier of PagedAttention in turns, by the device's own clock where it has one, beside "
+        "the limits of the adapter: what must be moved over the rate at which it reads, and what must be computed over "
+        "the rate at which it computes, both measured in the same run.",
+    )
+    parser.add_argument("--backend", choices=("webgpu",), default="webgpu", help="default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="the main shapes only")
+    parser.add_argument("--repeats", type=int, default=7, metavar="N", help="of each measurement; default: %(default)s")
+    parser.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every measurement")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.repeats < 1:
+        raise InvalidArgument(f"--repeats is {options.repeats}; at least 1 is needed", param="repeats")
+    adapter, rates, results = asyncio.run(_measure(options))
+    if options.json:
+        _write_json(options.json, adapter, rates, results)
+    return 0
+
+
+async def _measure(options: argparse.Namespace) -> tuple[dict[str, Any], Rates, list[Measured]]:
+    progress = ProgressLine(sys.stderr)
+    device = await open_native_device(prefer=PREFERENCES[options.gpu])
+    try:
+        adapter = adapter_fields(device.info)
+        print(f"adapter: {describe_adapter(adapter)}")
+        if "timestamp-query" not in device.info.features:
+            print("it has no clock of its own (timestamp-query): times are the host's and include the submission")
+        programs = ProgramCache(device)
+        operators = WebGpuOperators(device, programs)
+        shapes: Sequence[Shape] = QUICK if options.quick else FULL
+        if device.info.adapter_class == "software":
+            shapes = SMALL
+            print("it computes on a CPU: small shapes only, and ratios rather than times")
+        rates = await measure_rates(device, programs)
+        print(f"limits: reads {rates.read / 1e9:.1f} GB/s, computes {rates.compute / 1e12:.3f} TFLOP/s in f32")
+        quotes = PEER_GPU in device.info.description
+        print("\n" + _line(_HEADINGS))
+        results: list[Measured] = []
+        for number, shape in enumerate(shapes):
+            progress.show("Measuring", number, len(shapes), str(shape))
+            measured = await measure(device, operators, shape, options.repeats)
+            results += measured
+            progress.clear()
+            print("\n".join(shape_lines(measured, rates, quotes=quotes)), flush=True)
+        return adapter, rates, results
+    finally:
+        device.close()
+
+
+def shape_lines(measured: Sequence[Measured], rates: Rates, *, quotes: bool) -> list[str]:
+    """A line for each tier of one shape; `quotes` adds what the peer takes on the same GPU."""
+    gather = next((one.median for one in measured if one.tier == GATHER), None)
+    lines = []
+    for one in measured:
+        shape, median = one.shape, one.median
+        if median is None:
+            lines.append(f"{_line((str(shape), one.tier))}  not run: {one.reason}")
+            continue
+        limit = shape.limit_seconds(rates.read, rates.compute)
+        cells = [str(shape), one.tier, f"{median * 1e6:.1f}", f"{100 * one.spread:.0f} %", f"{limit * 1e6:.1f}"]
+        cells += [f"{median / limit:.2f}", f"{gather / median:.2f}" if gather else ""]
+        cells += [f"{shape.num_operations / median / 1e12:.3g}" if shape.new > 1 else ""]
+        line = _line(cells)
+        if quotes and shape in PEER_SECONDS:
+            line += f"  {median / PEER_SECONDS[shape]:.2f} of {PEER_SECONDS[shape] * 1e6:.1f} µs ({PEER})"
+        lines.append(line.rstrip())
+    return lines
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " ".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=False)).rstrip()
+
+
+def _write_json(path: Path, adapter: dict[str, Any], rates: Rates, results: Sequence[Measured]) -> None:
+    rows = [
+        {
+            "shape": str(one.shape),
+            "tier": one.tier,
+            "seconds": one.seconds,
+            "reason": one.reason,
+            "limit": one.shape.limit_seconds(rates.read, rates.compute),
+            "bytes": one.shape.num_bytes,
+            "operations": one.shape.num_operations,
+            "peer": {"name": PEER, "gpu": PEER_GPU, "seconds": PEER_SECONDS.get(one.shape)},
+        }
+        for one in results
+    ]
+    written = {
+        "pageloom": __version__,
+        "adapter": adapter,
+        "read_bytes_per_second": rates.read,
+        "operations_per_second": rates.compute,
+        "results": rows,
+    }
+    try:
+        path.write_text(json.dumps(written, indent=1) + "\n")
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {str(path)!r}: {error.strerror}", param="json") from error
