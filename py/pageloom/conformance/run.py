@@ -67,7 +67,9 @@ class CaseRunner:
         operator = self._operators.paged_attention(vector.spec)
         with self._placed(vector) as inputs:
             explained = operator.explain(tier=self._tier, log_sum_exp=True, **inputs)
-            report = replace(report, tier=explained.tier, faster={str(name): why for name, why in explained.reasons.items()})
+            report = replace(
+                report, tier=explained.tier, faster={str(name): why for name, why in explained.reasons.items()}
+            )
             outputs = await self._outputs(operator, inputs)
         verdict = vector.compare(outputs)
         report = replace(report, worst_error=verdict.worst_error, budget=verdict.budget, where=verdict.where)
