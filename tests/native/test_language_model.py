@@ -231,5 +231,10 @@ async def test_what_cannot_be_loaded_is_refused_by_name(home: OneAdapter, model_
         await pageloom.load(tmp_path / "absent.gguf", home=home)
     with pytest.raises(InvalidArgument, match="block size 24"):
         await pageloom.load(model_path, settings=RunnerSettings(block_size=24), home=home)
+    with pytest.raises(CapacityExceeded, match="a binding of this device holds"):
+        await pageloom.load(model_path, settings=RunnerSettings(num_blocks=10**30), home=home)
+    for wrong in ("8", 8.5, True, 0, -1):
+        with pytest.raises(InvalidArgument, match=r"num_blocks is .* a whole number of at least 1"):
+            await pageloom.load(model_path, settings=RunnerSettings(num_blocks=wrong), home=home)
     with pytest.raises(CapacityExceeded, match="KV block"):
         await pageloom.load(model_path, settings=RunnerSettings(kv_memory=100), home=home)

@@ -42,13 +42,16 @@ def block_bytes(decoder: Decoder, block_size: int) -> int:
     return block_size * decoder.kv_num_heads * decoder.head_size * BYTES_PER_ELEMENT
 
 
+def _largest_buffer(info: DeviceInfo) -> int:
+    return min(info.limits["maxStorageBufferBindingSize"], info.limits["maxBufferSize"])
+
+
 def blocks_within(info: DeviceInfo, decoder: Decoder, block_size: int, budget_bytes: int) -> int:
     """How many blocks of all layers fit `budget_bytes` and this device's largest binding.
 
     Raises `CapacityExceeded` where not even one does.
     """
-    one = block_bytes(decoder, block_size)
-    largest_buffer = min(info.limits["maxStorageBufferBindingSize"], info.limits["maxBufferSize"])
+    one, largest_buffer = block_bytes(decoder, block_size), _largest_buffer(info)
     blocks = min(budget_bytes // (2 * decoder.num_layers * one), largest_buffer // one)
     if blocks < 1:
         raise CapacityExceeded(
@@ -57,6 +60,15 @@ def blocks_within(info: DeviceInfo, decoder: Decoder, block_size: int, budget_by
             param="kv_memory",
         )
     return blocks
+
+
+def check_num_blocks(info: DeviceInfo, decoder: Decoder, block_size: int, num_blocks: int) -> None:
+    """Raise `CapacityExceeded` where a layer's blocks are more than this device's largest binding."""
+    most = _largest_buffer(info) // block_bytes(decoder, block_size)
+    if num_blocks > most:
+        raise CapacityExceeded(
+            f"{num_blocks} KV blocks are more than the {most} that a binding of this device holds", param="num_blocks"
+        )
 
 
 def allocate_kv_cache(device: Device, decoder: Decoder, num_blocks: int, block_size: int) -> PagedKvCache:

@@ -8,7 +8,7 @@ from typing import Literal
 from pageloom.backends.webgpu.decoder_plan import DecoderPlan
 from pageloom.backends.webgpu.decoder_weights import load_decoder_weights
 from pageloom.backends.webgpu.device import Device, DeviceInfo
-from pageloom.backends.webgpu.kv_cache import allocate_kv_cache, blocks_within, check_block_size
+from pageloom.backends.webgpu.kv_cache import allocate_kv_cache, blocks_within, check_block_size, check_num_blocks
 from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.runner import WebGpuRunner
 from pageloom.backends.webgpu.self_test import self_test
@@ -42,6 +42,7 @@ class RunnerSettings:
     max_adjustments: int = 4096
 
 
+_COUNTS = ("block_size", "num_blocks", "kv_memory", "context_length", "max_tokens", "max_sequences", "max_candidates")
 DEFAULT_KV_MEMORY = {"software": 256 * MEBIBYTE, "gpu": 512 * MEBIBYTE}
 DEFAULT_MAX_TOKENS = {"software": 64, "gpu": 512}
 DEFAULT_MAX_SEQUENCES = {"software": 32, "gpu": 64}
@@ -52,15 +53,16 @@ def choose_limits(info: DeviceInfo, decoder: Decoder, settings: RunnerSettings) 
 
     Raises `InvalidArgument` for settings that cannot be, `CapacityExceeded` where not one KV block fits.
     """
-    check_block_size(settings.block_size)
-    for name in ("num_blocks", "kv_memory", "context_length", "max_tokens", "max_sequences", "max_candidates"):
+    for name in _COUNTS:
         value = getattr(settings, name)
-        if value is not None and value < 1:
-            raise InvalidArgument(f"{name} is {value}; it has to be at least 1", param=name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise InvalidArgument(f"{name} is {value!r}; it has to be a whole number of at least 1", param=name)
+    check_block_size(settings.block_size)
     adapter_class = info.adapter_class
     budget = settings.kv_memory or DEFAULT_KV_MEMORY[adapter_class]
     fitting = blocks_within(info, decoder, settings.block_size, budget)
     num_blocks = fitting if settings.num_blocks is None else settings.num_blocks
+    check_num_blocks(info, decoder, settings.block_size, num_blocks)
     context_length = min(settings.context_length or decoder.context_length, decoder.context_length)
     max_tokens = settings.max_tokens or DEFAULT_MAX_TOKENS[adapter_class]
     return RunnerLimits(
