@@ -14,10 +14,15 @@ from pageloom.errors import NotSupported
 
 MIXED = [(0, 33), (200, 1), (5, 0), (300, 1), (31, 17), (0, 0), (0, 1), (127, 1), (128, 1), (260, 40)]
 
-variants = pytest.mark.parametrize("variant", VARIANTS)
+
+@pytest.fixture(params=VARIANTS)
+def variant(request: pytest.FixtureRequest, driver: str) -> Variant:
+    if request.param == "gpu" and driver == "lavapipe":
+        pytest.skip("lavapipe takes most of a minute to compile each gpu program; the first tests run some there")
+    return request.param
 
 
-@variants
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("poison", ["nan", "large"])
 async def test_decodes_and_prefills_of_ragged_length_share_a_batch(
     device: Device, variant: Variant, poison: str
@@ -26,19 +31,16 @@ async def test_decodes_and_prefills_of_ragged_length_share_a_batch(
     assert_within(await attended(device, case, variant), *case.expected())
 
 
-@variants
 async def test_a_decode_is_right_at_every_length_up_to_four_blocks(device: Device, variant: Variant) -> None:
     case = paged_case(attention_op(), [(past, 1) for past in range(65)])
     assert_within(await attended(device, case, variant), *case.expected())
 
 
-@variants
 async def test_a_prefill_is_right_at_every_length_up_to_four_blocks(device: Device, variant: Variant) -> None:
     case = paged_case(attention_op(), [(0, new) for new in range(1, 66)])
     assert_within(await attended(device, case, variant), *case.expected())
 
 
-@variants
 @pytest.mark.parametrize("block_size", [32, 256])
 async def test_any_block_size_gives_the_same_result(device: Device, variant: Variant, block_size: int) -> None:
     case = paged_case(attention_op(), MIXED, block_size=block_size)
@@ -47,7 +49,7 @@ async def test_any_block_size_gives_the_same_result(device: Device, variant: Var
 
 @pytest.mark.parametrize(
     ("num_heads", "kv_num_heads", "head_size"),
-    [(4, 1, 256), (8, 2, 80), (4, 4, 96), (16, 2, 128), (5, 1, 32), (6, 3, 40), (2, 1, 248)],
+    [(8, 2, 80), (4, 4, 96), (16, 2, 128), (5, 1, 32), (6, 3, 40), (2, 1, 248)],
 )
 async def test_head_sizes_and_groups_on_a_cpu_adapter(
     device: Device, num_heads: int, kv_num_heads: int, head_size: int
@@ -57,26 +59,25 @@ async def test_head_sizes_and_groups_on_a_cpu_adapter(
 
 
 @pytest.mark.parametrize(("num_heads", "kv_num_heads", "head_size"), [(4, 1, 256), (3, 3, 80), (16, 1, 40)])
-async def test_head_sizes_and_groups_of_the_gpu_programs(
-    device: Device, num_heads: int, kv_num_heads: int, head_size: int
+async def test_head_sizes_and_groups_of_either_program(
+    device: Device, variant: Variant, num_heads: int, kv_num_heads: int, head_size: int
 ) -> None:
     case = paged_case(attention_op(num_heads, kv_num_heads, head_size), MIXED)
-    assert_within(await attended(device, case, "gpu"), *case.expected())
+    assert_within(await attended(device, case, variant), *case.expected())
 
 
-@pytest.mark.parametrize("window", [1, 4, 15, 16, 17, 130])
+@pytest.mark.parametrize("window", [1, 4, 15, 16])
 async def test_a_window_of_any_size_on_a_cpu_adapter(device: Device, window: int) -> None:
     case = paged_case(attention_op(window=window), MIXED)
     assert_within(await attended(device, case, "software"), *case.expected())
 
 
 @pytest.mark.parametrize("window", [17, 130])
-async def test_a_window_of_the_gpu_programs(device: Device, window: int) -> None:
+async def test_a_window_that_starts_inside_a_page(device: Device, variant: Variant, window: int) -> None:
     case = paged_case(attention_op(window=window), MIXED)
-    assert_within(await attended(device, case, "gpu"), *case.expected())
+    assert_within(await attended(device, case, variant), *case.expected())
 
 
-@variants
 async def test_a_window_shows_exactly_its_keys_own_included(device: Device, variant: Variant) -> None:
     # The value at position p is the unit vector p, so an output row is the row of weights.
     case = paged_case(attention_op(window=4), [(0, 40), (39, 1)], query_scale=0.1)
@@ -90,14 +91,12 @@ async def test_a_window_shows_exactly_its_keys_own_included(device: Device, vari
             assert np.flatnonzero(weights[row, head]).tolist() == list(range(max(0, position - 3), position + 1))
 
 
-@variants
 async def test_a_window_as_long_as_the_context_is_no_window(device: Device, variant: Variant) -> None:
     case = paged_case(attention_op(), MIXED)
     windowed = replace(case, op=attention_op(window=301))
     np.testing.assert_array_equal(await attended(device, windowed, variant), await attended(device, case, variant))
 
 
-@variants
 async def test_a_softcap_changes_the_result_and_is_exact(device: Device, variant: Variant) -> None:
     case = paged_case(attention_op(softcap=5.0), MIXED)
     capped = await attended(device, case, variant)
@@ -106,7 +105,6 @@ async def test_a_softcap_changes_the_result_and_is_exact(device: Device, variant
     assert (np.abs(capped - uncapped) > budget).mean() > 0.5
 
 
-@variants
 async def test_a_token_gets_the_same_bits_alone_and_in_a_batch(device: Device, variant: Variant) -> None:
     case = paged_case(attention_op(), MIXED)
     small, large = AttentionBucket(128, 16, 128, max_kv_len=512), AttentionBucket(64, 1, 64, max_kv_len=1024)
@@ -117,7 +115,6 @@ async def test_a_token_gets_the_same_bits_alone_and_in_a_batch(device: Device, v
             np.testing.assert_array_equal(alone, together[slice(*case.bounds[sequence : sequence + 2])])
 
 
-@variants
 async def test_a_chunked_prefill_gets_the_same_bits_as_a_whole_one(device: Device, variant: Variant) -> None:
     whole = paged_case(attention_op(), [(0, 70)])
     expected = await attended(device, whole, variant)
@@ -126,7 +123,6 @@ async def test_a_chunked_prefill_gets_the_same_bits_as_a_whole_one(device: Devic
         np.testing.assert_array_equal(await attended(device, chunk, variant), expected[past : past + new])
 
 
-@variants
 async def test_very_negative_logits_still_normalise(device: Device, variant: Variant) -> None:
     case = paged_case(attention_op(1, 1, 64), [(140, 1), (0, 20)])
     finite = np.isfinite(case.key_cache)
@@ -135,7 +131,6 @@ async def test_very_negative_logits_still_normalise(device: Device, variant: Var
     assert_within(await attended(device, case, variant), *case.expected())
 
 
-@variants
 async def test_a_row_that_sees_no_key_is_zero_and_unmapped_pages_are_masked(device: Device, variant: Variant) -> None:
     case = paged_case(attention_op(), [(150, 1), (150, 1), (40, 9), (0, 9)])
     num_blocks = len(case.key_cache)
@@ -150,7 +145,6 @@ async def test_a_row_that_sees_no_key_is_zero_and_unmapped_pages_are_masked(devi
     assert_within(actual, *case.expected())
 
 
-@variants
 async def test_a_long_context_is_right(device: Device, variant: Variant) -> None:
     case = paged_case(attention_op(2, 1, 64), [(8191, 1), (4096, 3)])
     assert_within(await attended(device, case, variant), *case.expected())
