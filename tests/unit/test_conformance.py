@@ -83,6 +83,15 @@ def test_the_exit_code_says_whether_a_case_failed_and_the_file_has_them_all(
     }  # fmt: skip
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_a_case_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(check_native, "check_natively")
+    path = tmp_path / "no" / "such" / "folder.json"
+    assert main(["check", "--quick", "--case", "paged/sink/*", "--json", str(path)]) == 2
+    assert "No such file or directory" in capsys.readouterr().err
+
+
 def test_a_report_is_the_same_after_a_trip_as_json() -> None:
     for report in (
         passed("paged/sink/decode", 1e-4, 1e-3, faster={"fast": "no subgroups"}, alone="same bits"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from pageloom.commands.bench_calls import Measured, measure
 from pageloom.commands.bench_device import Rates, measure_rates
 from pageloom.commands.bench_shapes import FULL, PEER, PEER_GPU, PEER_SECONDS, QUICK, SMALL, Shape
 from pageloom.commands.check_summary import describe_adapter
+from pageloom.commands.json_file import json_file
 from pageloom.commands.terminal import ProgressLine
 from pageloom.conformance.adapter import adapter_fields
 from pageloom.errors import InvalidArgument
@@ -47,9 +47,8 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.repeats < 1:
         raise InvalidArgument(f"--repeats is {options.repeats}; at least 1 is needed", param="repeats")
-    adapter, rates, results = asyncio.run(_measure(options))
-    if options.json:
-        _write_json(options.json, adapter, rates, results)
+    with json_file(options.json) as write:
+        write(_as_json(*asyncio.run(_measure(options))))
     return 0
 
 
@@ -107,7 +106,7 @@ def _line(cells: Sequence[str]) -> str:
     return " ".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=False)).rstrip()
 
 
-def _write_json(path: Path, adapter: dict[str, Any], rates: Rates, results: Sequence[Measured]) -> None:
+def _as_json(adapter: dict[str, Any], rates: Rates, results: Sequence[Measured]) -> dict[str, Any]:
     rows = [
         {
             "shape": str(one.shape),
@@ -117,18 +116,15 @@ def _write_json(path: Path, adapter: dict[str, Any], rates: Rates, results: Sequ
             "limit": one.shape.limit_seconds(rates.read, rates.compute),
             "bytes": one.shape.num_bytes,
             "operations": one.shape.num_operations,
-            "peer": {"name": PEER, "gpu": PEER_GPU, "seconds": PEER_SECONDS.get(one.shape)},
+            "peer_seconds": PEER_SECONDS.get(one.shape),
         }
         for one in results
     ]
-    written = {
+    return {
         "pageloom": __version__,
         "adapter": adapter,
         "read_bytes_per_second": rates.read,
         "operations_per_second": rates.compute,
+        "peer": {"name": PEER, "gpu": PEER_GPU},
         "results": rows,
     }
-    try:
-        path.write_text(json.dumps(written, indent=1) + "\n")
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {str(path)!r}: {error.strerror}", param="json") from error

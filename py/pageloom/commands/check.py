@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pageloom import __version__
 from pageloom.commands.batch_files import PREFERENCES
 from pageloom.commands.check_summary import print_summary, report_lines
+from pageloom.commands.json_file import json_file
 from pageloom.commands.terminal import ProgressLine
 from pageloom.conformance.report import CaseReport, counts
 from pageloom.errors import InvalidArgument, NotSupported
@@ -62,18 +62,18 @@ def run(options: argparse.Namespace) -> int:
         detail = f"{len(reports)} of {len(cases)} cases" + (f", {failed} failed" if failed else "")
         progress.show("Checking", len(reports), len(cases), detail)
 
-    if options.backend == "tab":
-        from pageloom.commands.check_tab import check_in_tab  # noqa: PLC0415 - a home is imported when asked for
+    with json_file(options.json) as write:
+        if options.backend == "tab":
+            from pageloom.commands.check_tab import check_in_tab  # noqa: PLC0415 - needs numpy, which is optional
 
-        adapter = check_in_tab(cases, options, on_report, progress)
-    else:
-        from pageloom.commands.check_native import check_natively  # noqa: PLC0415
+            adapter = check_in_tab(cases, options, on_report, progress)
+        else:
+            from pageloom.commands.check_native import check_natively  # noqa: PLC0415
 
-        adapter = check_natively(cases, options, on_report)
-    progress.clear()
-    print_summary(sys.stdout, reports, adapter)
-    if options.json:
-        _write_json(options.json, options.backend, adapter, reports)
+            adapter = check_natively(cases, options, on_report)
+        progress.clear()
+        print_summary(sys.stdout, reports, adapter)
+        write(_as_json(options.backend, adapter, reports))
     return 1 if counts(reports)["failed"] else 0
 
 
@@ -104,15 +104,11 @@ def choose_cases(options: argparse.Namespace) -> Sequence[Case]:
     return cases
 
 
-def _write_json(path: Path, backend: str, adapter: Mapping[str, object], reports: Sequence[CaseReport]) -> None:
-    written = {
+def _as_json(backend: str, adapter: Mapping[str, object], reports: Sequence[CaseReport]) -> dict[str, object]:
+    return {
         "pageloom": __version__,
         "backend": backend,
         "adapter": adapter,
         "counts": counts(reports),
         "cases": [report.to_fields() for report in reports],
     }
-    try:
-        path.write_text(json.dumps(written, indent=1, allow_nan=False) + "\n")
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {str(path)!r}: {error.strerror}", param="json") from error
