@@ -1,8 +1,7 @@
 /**
  * The attention operators held against the reference on this browser's GPU, case by case.
  *
- *     const { cases } = await listCases();
- *     const { adapter } = await checkCases(cases, { onReport: ({ name, outcome }) => console.log(name, outcome) });
+ *     const reports = await checkCases(await listCases(), { onReport: ({ name, outcome }) => console.log(name, outcome) });
  *
  * @import {AdapterInfo, CaseReport, LoadProgress, VectorFile} from '../protocol.js'
  */
