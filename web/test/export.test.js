@@ -24,6 +24,26 @@ test('a column of the input that is named like one of ours keeps its name', () =
   assert.equal(data[1][0], 'mine');
 });
 
+test('no cell of an exported CSV is a formula, and numbers stay numbers', () => {
+  const formulas = [
+    '=1+1',
+    '+1+1',
+    '-1+1',
+    '@SUM(A1)',
+    '\t=1',
+    '\r=1',
+    '=HYPERLINK("http://x","y")',
+    "-2+3+cmd|' /C calc'!A0",
+  ];
+  const harmless = ['-5', '+5.25', '-0,5', 'a=b', ' =1', ''];
+  for (const text of [...formulas, ...harmless]) {
+    const row = { ...ROWS[0], input: { word: text }, text };
+    const { data } = Papa.parse(toCsv(['word'], [row]));
+    const expected = formulas.includes(text) ? `'${text}` : text;
+    assert.deepEqual(data[1].slice(0, 2), [expected, expected]);
+  }
+});
+
 test('exported JSON has input, prompt and outcome of each row', () => {
   assert.deepEqual(JSON.parse(toJson(ROWS))[1], {
     input: { word: 'c' },

@@ -15,8 +15,11 @@ import Papa from 'papaparse';
  * @property {number | null} completionTokens
  */
 
+/** What a spreadsheet would run as a formula: all that begins like one, but a plain number. */
+const FORMULA = /^(?![+-]?\d+([.,]\d+)?$)[=+\-@\t\r]/;
+
 /**
- * CSV with the input's columns first.
+ * CSV with the input's columns first. A cell that a spreadsheet would take for a formula gets a ' in front.
  * @param {string[]} columns
  * @param {ResultRow[]} results
  */
@@ -29,10 +32,8 @@ export function toCsv(columns, results) {
     row.error,
     row.completionTokens ?? '',
   ]);
-  return Papa.unparse({
-    fields: [...columns, ...ours.map((name) => (columns.includes(name) ? `${name}_2` : name))],
-    data,
-  });
+  const fields = [...columns, ...ours.map((name) => (columns.includes(name) ? `${name}_2` : name))];
+  return Papa.unparse({ fields, data }, { escapeFormulae: FORMULA });
 }
 
 /** @param {ResultRow[]} results */
