@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -133,6 +134,38 @@ def test_leaving_a_stream_or_aborting_by_its_id_stops_the_request(run: Run) -> N
       return [left, (await engine.stats()).running];
     """)
     assert live == [0, 0]
+
+
+def test_what_is_no_row_fails_alone(run: Run) -> None:
+    results = run("return engine.batch([null, 5, { prompt: 'Hi', max_tokens: 1 }])")
+    assert [result.get("error", {}).get("code") for result in results] == ["invalid_argument", "invalid_argument", None]
+
+
+def test_leaving_a_stream_of_a_closed_engine_is_nobodys_error(run: Run) -> None:
+    unhandled = run("""
+      const { Pageloom } = await import('./pageloom.js');
+      const unhandled = [];
+      addEventListener('unhandledrejection', ({ reason }) => unhandled.push(String(reason)));
+      const closing = await Pageloom.load({ model: 'built-in', store: false, num_blocks: 64 });
+      const messages = [{ role: 'user', content: 'Hi' }];
+      for await (const _ of await closing.chat.completions.create({ messages, stream: true })) {
+        closing.close();
+        break;
+      }
+      await new Promise((resolve) => setTimeout(resolve));
+      return unhandled;
+    """)
+    assert unhandled == []
+
+
+@pytest.mark.parametrize(("model", "message"), [("http://[", "is no URL"), ("nowhere/100%", "cannot read .*404")])
+def test_a_model_that_no_url_names_is_refused_in_words(run: Run, model: str, message: str) -> None:
+    error = run(f"""
+      const {{ Pageloom }} = await import('./pageloom.js');
+      return Pageloom.load({{ model: '{model}', store: false }}).catch(({{ code, message }}) => ({{ code, message }}));
+    """)
+    assert error["code"] in {"invalid_argument", "bad_model_file"}
+    assert re.search(message, error["message"])
 
 
 def test_a_snapshot_has_every_block_of_the_pool(run: Run) -> None:

@@ -101,12 +101,15 @@ export class Pageloom {
    */
   async batch(rows, { onRow, onText, signal } = {}) {
     if (!Array.isArray(rows)) throw invalidArgument('batch takes an array of jobs');
+    const stops = rows.map((row) => stopSignal(signal, row?.signal));
     const jobs = this.#client.generate(
-      rows.map(({ signal: _, ...fields }, index) => ({ fields, onDelta: ({ text }) => onText?.(index, text) })),
+      rows.map((row, index) => {
+        const { signal: _, ...fields } = { ...row };
+        return { fields, onDelta: ({ text }) => onText?.(index, text) };
+      }),
     );
     const results = jobs.map(async ({ id, result }, index) => {
-      const stop = stopSignal(signal, rows[index]?.signal);
-      const unlisten = onAbort(stop, () => this.#stop(id));
+      const unlisten = onAbort(stops[index], () => this.#stop(id));
       /** @type {RowResult} */
       const row = await result.then(
         (job) => ({ index, ...job }),
@@ -143,9 +146,16 @@ export class Pageloom {
     this.#client.close();
   }
 
-  /** @param {number} id */
-  #stop(id) {
-    return this.#client.call('abort', { id });
+  /**
+   * Where the engine is closed there is nothing left to stop.
+   * @param {number} id
+   */
+  async #stop(id) {
+    try {
+      await this.#client.call('abort', { id });
+    } catch (error) {
+      if (!(error instanceof PageloomError && error.code === 'engine_closed')) throw error;
+    }
   }
 
   /**
@@ -268,7 +278,10 @@ function modelChoice(model) {
   if (model instanceof File) return { blob: model, name: model.name };
   if (model instanceof Blob) return { blob: model, name: 'model.gguf' };
   if (model === 'built-in') return { builtIn: BUILT_IN };
-  if (model instanceof URL || typeof model === 'string') return { url: new URL(model, document.baseURI).href };
+  if (model instanceof URL || typeof model === 'string') {
+    if (!URL.canParse(model, document.baseURI)) throw invalidArgument(`${model} is no URL`, 'model');
+    return { url: new URL(model, document.baseURI).href };
+  }
   if (typeof model === 'object' && typeof model?.stored === 'string') return { stored: model.stored };
   throw invalidArgument('model is "built-in", a File, a Blob, a URL, or {stored: key}', 'model');
 }

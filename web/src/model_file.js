@@ -70,7 +70,7 @@ async function openStored(key) {
  * @returns {Promise<ModelFile>}
  */
 async function openUrl(url, store, onProgress) {
-  const name = decodeURIComponent(new URL(url).pathname.split('/').pop() || 'model.gguf');
+  const name = fileName(url);
   if (!store) return { name, source: await openSource(url), stored: null, warnings: [], keep: null };
   const known = await findModel(url);
   const head = await fetchHead(url, known !== null);
@@ -86,6 +86,16 @@ async function openUrl(url, store, onProgress) {
     onProgress({ stage: 'download', done, total: head.size });
   });
   return openStored(key);
+}
+
+/** @param {string} url */
+function fileName(url) {
+  const name = new URL(url).pathname.split('/').pop() || 'model.gguf';
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name; // a percent sign in it stands for itself
+  }
 }
 
 /**
