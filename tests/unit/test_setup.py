@@ -62,6 +62,22 @@ def test_an_old_node_is_not_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert setup.node_is_ready() == ready
 
 
+@pytest.mark.parametrize(
+    ("named", "says"), [("nothing", "nothing is not a program that can be run"), ("false", "false does not start")]
+)
+def test_a_browser_that_was_named_wrongly_is_said_and_none_is_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], named: str, says: str
+):
+    installed: list[str] = []
+    step = setup.Step("browser", setup.browser_is_ready, lambda: installed.append("browser"))
+    monkeypatch.setenv("PAGELOOM_BROWSER", named)
+    monkeypatch.setitem(setup.GOALS, "demo", (step,))
+    monkeypatch.setattr("sys.argv", ["setup.py", "demo"])
+    assert setup.main() == 3
+    assert says in capsys.readouterr().err
+    assert installed == []
+
+
 @pytest.mark.parametrize("content", [b"the model", b"something else"])
 def test_the_model_has_its_name_only_with_its_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes):
     model = tmp_path / "models" / setup.MODEL.name
