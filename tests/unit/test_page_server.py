@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pageloom.commands.page_server import PageServer, parse_range, serving
-from pageloom.errors import NotSupported
+from pageloom.errors import InvalidArgument, NotSupported
 
 MODEL = bytes(range(256)) * 5
 
@@ -128,3 +128,9 @@ def test_head_gives_the_length_without_the_bytes(server: PageServer):
 def test_a_taken_port_is_said_in_words(server: PageServer):
     with pytest.raises(NotSupported, match=f"port {server.server_port}"):
         PageServer({"": Path()}, server.server_port)
+
+
+@pytest.mark.parametrize("port", [-1, 80000])
+def test_a_number_that_is_no_port_is_refused_with_the_range(tmp_path: Path, port: int):
+    with pytest.raises(InvalidArgument, match=f"{port}; it is 0 .* to 65535"):
+        PageServer({"": tmp_path}, port)

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from pageloom.errors import NotSupported
+from pageloom.errors import InvalidArgument, NotSupported
 
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -48,8 +48,10 @@ class PageServer(ThreadingHTTPServer):
     def __init__(self, folders: Mapping[str, Path], port: int = 0, allowed_origin: str | None = None) -> None:
         """Binds 127.0.0.1; port 0 takes a free one. `allowed_origin` is another page's that may read the files.
 
-        Raises `NotSupported` where the port is taken or forbidden.
+        Raises `InvalidArgument` where the port is no port's number, `NotSupported` where it is taken or forbidden.
         """
+        if not 0 <= port <= 65535:
+            raise InvalidArgument(f"the port is {port}; it is 0 (a free one) to 65535", param="port")
         self.allowed_origin = allowed_origin
         self.folders = {name: path.resolve() for name, path in folders.items()}
         try:
