@@ -57,6 +57,16 @@ def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], capsys: pyt
         (["tab", "--model", "{model}", "--prompts", "{good}", "--temperature", "9"], 2, "temperature"),
         (["tab", "--model", "{model}", "--prompts", "{good}", "--browser", "nothing"], 3, "nothing is not a program"),
         (["tab", "--model", "{model}", "--prompts", "{good}", "--page", "{folder}"], 2, "no built page"),
+        (
+            ["tab", "--model", "{model}", "--prompts", "{good}", "--out", "{good}"],
+            2,
+            "--out and --prompts are the same",
+        ),
+        (
+            ["batch", "--model", "{model}", "--prompts", "{good}", "--out", "{model}"],
+            2,
+            "--out and --model are the same",
+        ),
         (["demo", "--model", "no.gguf"], 2, "make setup"),
     ],
 )

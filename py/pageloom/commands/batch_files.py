@@ -57,11 +57,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def read_jobs(options: argparse.Namespace) -> list[Job | RefusedJob]:
     """The jobs of `--prompts`, in order.
 
-    Raises `InvalidArgument` for a file that cannot be read, for sampling options out of their range, and with
-    `--strict` for the first line that is no job.
+    Raises `InvalidArgument` for a file that cannot be read or that `--out` would overwrite, for sampling options out
+    of their range, and with `--strict` for the first line that is no job.
     """
     if not options.model.is_file():
         raise InvalidArgument(f"there is no model file at {str(options.model)!r}", param="model")
+    for option, given in (("--prompts", options.prompts), ("--model", options.model)):
+        if _is_same_file(options.out, given):
+            raise InvalidArgument(f"--out and {option} are the same file, {options.out!r}; name another", param="out")
     names = ("max_tokens", *SAMPLING_OPTIONS, "stop", "ignore_eos")
     defaults = {name: value for name in names if (value := getattr(options, name)) is not None}
     SamplingParams(**defaults)  # a wrong option is one message here, not an error in every row
@@ -73,6 +76,11 @@ def read_jobs(options: argparse.Namespace) -> list[Job | RefusedJob]:
     if not parsed:
         raise InvalidArgument(f"{options.prompts!r} holds no prompt", param="prompts")
     return parsed
+
+
+def _is_same_file(out: str, given: str | Path) -> bool:
+    """Whether two names lead to one file; two names of one terminal or pipe do not count."""
+    return Path(out).is_file() and Path(given).is_file() and Path(out).samefile(given)
 
 
 class RowWriter:
