@@ -91,6 +91,16 @@ def test_a_row_that_cannot_fit_fails_alone_with_the_numbers(page: Page) -> None:
     expect(batch.locator(".row-error")).to_contain_text(re.compile(r"\d{4}"))
 
 
+def test_a_file_that_is_no_model_leaves_the_loaded_one(page: Page) -> None:
+    model = show(page, "Model")
+    model.get_by_label("GGUF file").set_input_files(
+        {"name": "notes.gguf", "mimeType": "application/octet-stream", "buffer": b"Dear diary"}
+    )
+    expect(model.get_by_role("alert")).to_contain_text("notes.gguf is not a GGUF file")
+    batch = run_batch(page, "Say {word}", "one", max_tokens=1)
+    expect(batch.get_by_text("1 of 1 row done")).to_be_visible(timeout=ANSWERING_MS)
+
+
 def test_rows_that_do_not_fit_the_template_say_what_to_change(page: Page) -> None:
     batch = show(page, "Batch")
     batch.get_by_label("Template").fill("no place for rows")

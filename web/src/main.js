@@ -59,5 +59,8 @@ function showEnded(ended, { error }) {
   banner.hidden = false;
 }
 
+// A file that misses the places for files would otherwise be opened by the browser, in place of the page.
+for (const type of ['dragover', 'drop']) window.addEventListener(type, (event) => event.preventDefault());
+
 tabs.show('model');
 if (new URLSearchParams(location.search).get('model') === 'built-in') model.load({ model: 'built-in' });

@@ -7,6 +7,7 @@
 import { acceptDrop, button, element, field } from './dom.js';
 import { Pageloom, storedModels } from './engine.js';
 import { errorObject } from './errors.js';
+import { requireGguf } from './gguf_file.js';
 import { bytesInWords, errorInWords } from './words.js';
 
 /** @type {[LoadProgress['stage'], string, 'bytes' | 'count'][]} */
@@ -25,6 +26,7 @@ export class ModelView {
   #beforeLoad;
   #controls = element('fieldset', { class: 'choices' });
   #stored = element('ul', { class: 'plain' });
+  #copies = element('div', {}, element('p', { class: 'field-label' }, 'Copies kept in this browser'), this.#stored);
   #keep = element('input', { type: 'checkbox', checked: true });
   #room = element('span');
   #progress = element('ol', { class: 'stages plain', hidden: true });
@@ -55,7 +57,9 @@ export class ModelView {
           'li',
           { class: 'stored' },
           element('span', {}, `${name} `, element('small', {}, bytesInWords(size))),
-          button('Load', () => this.load({ model: { stored: key } }), { 'aria-label': `Load ${name}` }),
+          button('Load this copy', () => this.load({ model: { stored: key } }), {
+            'aria-label': `Load this copy of ${name}`,
+          }),
           button('Remove', () => storedModels.remove(key).then(() => this.refresh()), {
             class: 'quiet',
             'aria-label': `Remove ${name}`,
@@ -63,16 +67,23 @@ export class ModelView {
         ),
       ),
     );
+    this.#copies.hidden = models.length === 0;
     const { quota = 0, usage = 0 } = (await navigator.storage?.estimate()) ?? {};
     this.#room.textContent = `Keep a copy in this browser (room for ${bytesInWords(Math.max(0, quota - usage))})`;
   }
 
-  /** @param {LoadOptions} options */
+  /**
+   * Closes what is loaded and loads another model. A load that is under way goes on, and a file that cannot be a model
+   * closes nothing.
+   * @param {LoadOptions} options
+   */
   async load(options) {
-    this.#beforeLoad();
+    if (this.#controls.disabled) return;
     this.#abort = new AbortController();
     this.#showBusy(true);
     try {
+      if (options.model instanceof File) await requireGguf(options.model);
+      this.#beforeLoad();
       const engine = await Pageloom.load({
         store: this.#keep.checked,
         ...options,
@@ -112,7 +123,7 @@ export class ModelView {
         element('small', {}, 'The built-in model: 98 MB, English, small enough for any machine.'),
       ),
       drop,
-      this.#stored,
+      this.#copies,
       element('label', { class: 'check' }, this.#keep, this.#room),
     );
     const runs = element('div', { class: 'load-run' }, this.#announcement, this.#progress, this.#cancel, this.#outcome);
@@ -152,6 +163,7 @@ export class ModelView {
     const bar = /** @type {HTMLProgressElement} */ (line.querySelector('progress'));
     bar.max = Math.max(total, 1);
     bar.value = done;
+    bar.hidden = !measured;
     const amount = /** @type {HTMLElement} */ (line.querySelector('.amount'));
     const shown = unit === 'bytes' ? [done, total].map(bytesInWords) : [done, total];
     amount.textContent = measured ? shown.join(' of ') : '';
