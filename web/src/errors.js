@@ -30,6 +30,25 @@ export function invalidArgument(message, param = null) {
 }
 
 /**
+ * `fetch`, which says in plain words where nothing answers (the Fetch standard makes that a TypeError).
+ * @param {string | URL} url
+ * @param {RequestInit} [init]
+ */
+export async function fetchOrSay(url, init) {
+  try {
+    return await fetch(url, init);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    const { origin, host } = new URL(url);
+    const message =
+      origin === self.location.origin
+        ? 'the server that this page came from does not answer; start it again with make demo, then reload the page'
+        : `${host} does not answer, or does not let this page read from it`;
+    throw new PageloomError({ message, type: 'server_error', param: null, code: 'no_answer' });
+  }
+}
+
+/**
  * Codes of the errors that the bridge throws, by their names.
  * @type {Record<string, string>}
  */

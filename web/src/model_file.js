@@ -4,7 +4,7 @@
  */
 
 import { openSource } from './bridge.js';
-import { invalidArgument, PageloomError } from './errors.js';
+import { fetchOrSay, invalidArgument, PageloomError } from './errors.js';
 import { findModel, freeBytes, openModel, storeModel } from './storage.js';
 
 /**
@@ -80,7 +80,7 @@ async function openUrl(url, store, onProgress) {
   if (!head) throw cannotFetch(url, 'the server did not answer');
   const refusal = await roomRefusal(name, head.size);
   if (refusal) return { name, source: await openSource(url), stored: null, warnings: [refusal], keep: null };
-  const response = await fetch(url);
+  const response = await fetchOrSay(url);
   if (!response.ok || !response.body) throw cannotFetch(url, `HTTP ${response.status}`);
   const key = await storeModel({ id: url, name, ...head }, response.body, (done) => {
     onProgress({ stage: 'download', done, total: head.size });
@@ -108,10 +108,10 @@ async function fetchHead(url, haveCopy) {
   /** @type {Response} */
   let response;
   try {
-    response = await fetch(url, { method: 'HEAD' });
+    response = await fetchOrSay(url, { method: 'HEAD' });
   } catch (error) {
     if (haveCopy) return null;
-    throw cannotFetch(url, String(error));
+    throw error;
   }
   if (!response.ok) throw cannotFetch(url, `HTTP ${response.status}`);
   const size = Number(response.headers.get('Content-Length'));

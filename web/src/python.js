@@ -1,4 +1,5 @@
 import { loadPyodide } from 'pyodide';
+import { fetchOrSay } from './errors.js';
 
 /** Steps that `bootPython` reports: the interpreter, micropip, and each package. */
 const FIXED_STEPS = 2;
@@ -31,7 +32,7 @@ export async function bootPython(root, onStep = () => {}) {
 
 /** @param {URL} url */
 async function fetchJson(url) {
-  const response = await fetch(url);
+  const response = await fetchOrSay(url);
   if (!response.ok) throw new Error(`the page's server has no ${url.pathname} (HTTP ${response.status})`);
   return response.json();
 }

@@ -127,8 +127,8 @@ async function fetchRange(url, offset, length) {
   let response;
   try {
     response = await fetch(url, { headers: { Range: `bytes=${offset}-${offset + length - 1}` } });
-  } catch (error) {
-    throw new GpuError('BadModelFile', `cannot read ${url}: ${error}`);
+  } catch {
+    throw new GpuError('BadModelFile', `cannot read ${url}: its server does not answer, or not to this page`);
   }
   if (!response.ok) throw new GpuError('BadModelFile', `cannot read ${url}: HTTP ${response.status}`);
   return response;

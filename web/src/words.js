@@ -34,6 +34,7 @@ const BY_CODE = {
   device_error: ['The GPU refused a command', 'Load the model again; if it happens again, this adapter cannot run it.'],
   not_supported: ['Not supported here', ''],
   capacity_exceeded: ['Too long', 'Shorten the text or ask for fewer tokens.'],
+  no_answer: ['The server does not answer', ''],
   engine_closed: ['The engine has stopped', 'Load the model again to go on.'],
 };
 
