@@ -1,7 +1,7 @@
 import { byId } from './dom.js';
 
 /**
- * The views as tabs: arrow keys move, one panel shows.
+ * The views as tabs: the arrow keys, Home and End move, one panel shows.
  * @param {string[]} names
  * @param {(name: string) => void} onShow
  */
@@ -22,10 +22,15 @@ export function setUpTabs(names, onShow) {
   for (const [index, tab] of tabs.entries()) {
     tab.addEventListener('click', () => show(/** @type {string} */ (names[index])));
     tab.addEventListener('keydown', (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!step) return;
+      const last = names.length - 1;
+      const next = {
+        ArrowRight: index === last ? 0 : index + 1,
+        ArrowLeft: index === 0 ? last : index - 1,
+        Home: 0,
+        End: last,
+      }[event.key];
+      if (next === undefined) return;
       event.preventDefault();
-      const next = (index + step + names.length) % names.length;
       show(/** @type {string} */ (names[next]));
       tabs[next]?.focus();
     });
