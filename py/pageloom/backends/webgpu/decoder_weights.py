@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from pageloom.backends.webgpu.device import Buffer, Device
 from pageloom.backends.webgpu.program import Programs
-from pageloom.backends.webgpu.weight_layout import describe_weight
 from pageloom.backends.webgpu.weights import DeviceWeight, load_vector, load_weight
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.gguf import TensorInfo
@@ -28,14 +27,6 @@ class DecoderWeights:
             weight.destroy()
         for buffer in self.vectors.values():
             buffer.destroy()
-
-
-def weight_bytes(description: ModelDescription) -> int:
-    """Device memory that the matrices of a decoder will take; nothing is allocated."""
-    tensors = description.gguf.tensors
-    return sum(
-        describe_weight([tensors[name] for name in names]).bytes for names, _ in _matrices(description.decoder.ops)
-    )
 
 
 async def load_decoder_weights(
