@@ -26,7 +26,8 @@ const BUILT_IN = 'model/SmolLM2-135M-Instruct.Q4_1.gguf';
  *   signal?: AbortSignal,
  * }} LoadOptions
  *
- * @typedef {JobFields & {signal?: AbortSignal}} Row  A job; its own signal stops this row alone.
+ * @typedef {JobFields & {signal?: AbortSignal, label?: string}} Row  A job; its own signal stops this row alone, and
+ *   `snapshot()` tells its label.
  * @typedef {(JobResult & {index: number}) | {index: number, error: import('./protocol.js').ErrorObject}} RowResult
  *
  * @typedef {object} BatchOptions
@@ -34,7 +35,8 @@ const BUILT_IN = 'model/SmolLM2-135M-Instruct.Q4_1.gguf';
  * @property {(index: number, text: string) => void} [onText]  Called with each piece of a row's text.
  * @property {AbortSignal} [signal]  Stops every row.
  *
- * @typedef {{signal?: AbortSignal}} CallOptions  After the signal a request rejects, or its stream throws.
+ * @typedef {{signal?: AbortSignal, label?: string}} CallOptions  After the signal a request rejects, or its stream
+ *   throws. `snapshot()` tells the label.
  */
 
 /**
@@ -49,6 +51,8 @@ export class Pageloom {
   #client;
   /** @type {Map<string, number>} */
   #jobIds = new Map();
+  /** @type {Map<number, string>} The labels of live jobs. */
+  #labels = new Map();
 
   /**
    * Starts the worker and loads a model into it. A string is a URL, or "built-in". With `store` (the default) a model
@@ -104,18 +108,20 @@ export class Pageloom {
     const stops = rows.map((row) => stopSignal(signal, row?.signal));
     const jobs = this.#client.generate(
       rows.map((row, index) => {
-        const { signal: _, ...fields } = { ...row };
+        const { signal: _signal, label: _label, ...fields } = { ...row };
         return { fields, onDelta: ({ text }) => onText?.(index, text) };
       }),
     );
     const results = jobs.map(async ({ id, result }, index) => {
       const unlisten = onAbort(stops[index], () => this.#stop(id));
+      this.#setLabel(id, rows[index]?.label);
       /** @type {RowResult} */
       const row = await result.then(
         (job) => ({ index, ...job }),
         (error) => ({ index, error: errorObject(error) }),
       );
       unlisten();
+      this.#labels.delete(id);
       onRow?.(row);
       return row;
     });
@@ -137,13 +143,27 @@ export class Pageloom {
   }
 
   /** @returns {Promise<import('./protocol.js').EngineSnapshot>} */
-  snapshot() {
-    return this.#client.call('snapshot');
+  async snapshot() {
+    /** @type {import('./protocol.js').EngineSnapshot} */
+    const snapshot = await this.#client.call('snapshot');
+    for (const request of [...snapshot.running, ...snapshot.waiting]) {
+      const label = this.#labels.get(Number(request.id));
+      if (label) request.label = label;
+    }
+    return snapshot;
   }
 
   /** Ends the worker and frees the GPU; requests still running are rejected. */
   close() {
     this.#client.close();
+  }
+
+  /**
+   * @param {number} id
+   * @param {string | undefined} label
+   */
+  #setLabel(id, label) {
+    if (label) this.#labels.set(id, label);
   }
 
   /**
@@ -169,10 +189,10 @@ export class Pageloom {
      * @param {Body} body
      * @param {CallOptions} [options]
      */
-    const create = async (body, { signal } = {}) => {
+    const create = async (body, options = {}) => {
       const fields = toJob(body);
-      signal?.throwIfAborted();
-      return body.stream ? this.#stream(body, fields, shapes, signal) : this.#whole(fields, shapes, signal);
+      options.signal?.throwIfAborted();
+      return body.stream ? this.#stream(body, fields, shapes, options) : this.#whole(fields, shapes, options);
     };
     return { create: /** @type {Create<Body, Whole, Chunk>} */ (create) };
   }
@@ -181,12 +201,12 @@ export class Pageloom {
    * @template Whole, Chunk
    * @param {JobFields} fields
    * @param {Shapes<Whole, Chunk>} shapes
-   * @param {AbortSignal} [signal]
+   * @param {CallOptions} options
    */
-  async #whole(fields, shapes, signal) {
-    const job = this.#start(fields, shapes, signal);
+  async #whole(fields, shapes, options) {
+    const job = this.#start(fields, shapes, options);
     const result = await job.result;
-    signal?.throwIfAborted();
+    options.signal?.throwIfAborted();
     return shapes.whole(job.envelope, result);
   }
 
@@ -196,19 +216,19 @@ export class Pageloom {
    * @param {SamplingBody} body
    * @param {JobFields} fields
    * @param {Shapes<Whole, Chunk>} shapes
-   * @param {AbortSignal} [signal]
+   * @param {CallOptions} options
    * @returns {AsyncGenerator<Chunk, void, void>}
    */
-  #stream(body, fields, shapes, signal) {
+  #stream(body, fields, shapes, options) {
     /** @type {import('./stream.js').Stream<import('./protocol.js').JobDelta>} */
     const deltas = streamOf();
-    const job = this.#start(fields, shapes, signal, deltas.push);
+    const job = this.#start(fields, shapes, options, deltas.push);
     job.result.then(deltas.end, deltas.fail);
 
     async function* chunks() {
       yield* shapes.opening(job.envelope);
       for await (const delta of deltas) yield shapes.delta(job.envelope, delta);
-      signal?.throwIfAborted();
+      options.signal?.throwIfAborted();
       const result = await job.result;
       yield shapes.closing(job.envelope, result);
       if (body.stream_options?.include_usage) yield shapes.usage(job.envelope, result);
@@ -226,18 +246,20 @@ export class Pageloom {
   /**
    * @param {JobFields} fields
    * @param {{idPrefix: string}} shapes
-   * @param {AbortSignal} [signal]
+   * @param {CallOptions} options
    * @param {(delta: import('./protocol.js').JobDelta) => void} [onDelta]
    */
-  #start(fields, shapes, signal, onDelta) {
+  #start(fields, shapes, { signal, label }, onDelta) {
     const [job] = /** @type {[{id: number, result: Promise<JobResult>}]} */ (
       this.#client.generate([onDelta ? { fields, onDelta } : { fields }])
     );
     const id = `${shapes.idPrefix}-${job.id}`;
     this.#jobIds.set(id, job.id);
+    this.#setLabel(job.id, label);
     const unlisten = onAbort(signal, () => this.#stop(job.id));
     const result = job.result.finally(() => {
       this.#jobIds.delete(id);
+      this.#labels.delete(job.id);
       unlisten();
     });
     /** @type {Envelope} */

@@ -125,6 +125,7 @@
  *
  * @typedef {object} RequestView  Lengths in tokens.
  * @property {string} id
+ * @property {string} [label]  What the caller named it; the page adds it.
  * @property {number} arrival
  * @property {string} state
  * @property {number} prompt_length

@@ -17,6 +17,7 @@ export class ChatPane {
   #messages = [];
   /** @type {AbortController | null} */
   #answering = null;
+  #title;
   #settings;
   #log = element('div', { class: 'log', role: 'log', tabIndex: 0 });
   #input;
@@ -29,6 +30,7 @@ export class ChatPane {
    * @param {() => void} onClose
    */
   constructor(title, settings, onClose) {
+    this.#title = title;
     this.#settings = settings;
     this.#input = element('textarea', { rows: 2, placeholder: 'Write a message', 'aria-label': `Message in ${title}` });
     this.#log.setAttribute('aria-label', title);
@@ -101,7 +103,7 @@ export class ChatPane {
     const opening = system ? [{ role: 'system', content: system }] : [];
     const stream = await engine.chat.completions.create(
       { messages: [...opening, ...this.#messages], stream: true, ...sampling },
-      { signal },
+      { signal, label: this.#title },
     );
     for await (const chunk of stream) {
       const piece = chunk.choices[0]?.delta.content;

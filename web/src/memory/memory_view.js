@@ -31,7 +31,7 @@ export class MemoryView {
     const legend = LEGEND.map(([kind, words]) =>
       element('li', {}, element('span', { class: `swatch ${kind}`, 'aria-hidden': true }), ` ${words}`),
     );
-    const headings = ['Request', 'State', 'Tokens', 'Pages', 'Shared'].map((heading) =>
+    const headings = ['Owner', 'State', 'Tokens', 'Pages', 'Shared'].map((heading) =>
       element('th', { scope: 'col' }, heading),
     );
     root.append(
@@ -106,7 +106,7 @@ function requestLine(request, { blocks }) {
   return element(
     'tr',
     {},
-    element('th', { scope: 'row' }, swatch, ` ${request.id}`),
+    element('th', { scope: 'row' }, swatch, ` ${request.label ?? `request ${request.id}`}`),
     element('td', {}, request.state),
     element('td', { class: 'number' }, `${request.num_known}`),
     element('td', { class: 'number' }, `${request.block_ids.length}`),
