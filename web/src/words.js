@@ -19,6 +19,15 @@ export function counted(count, one, many = `${one}s`) {
   return `${count} ${count === 1 ? one : many}`;
 }
 
+/**
+ * How far a batch is: the rows with a whole answer, and apart from them those stopped and failed.
+ * @param {{total: number, done: number, stopped: number, failed: number}} counts
+ */
+export function batchInWords({ total, done, stopped, failed }) {
+  const apart = [stopped && `${stopped} stopped`, failed && `${failed} failed`].filter(Boolean);
+  return [`${done} of ${counted(total, 'row')} done`, ...apart].join(', ');
+}
+
 /** @type {Record<string, [string, string]>} */
 const BY_CODE = {
   no_webgpu: [

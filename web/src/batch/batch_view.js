@@ -5,22 +5,13 @@
  */
 
 import { acceptDrop, button, download, element, field } from '../dom.js';
-import { counted } from '../words.js';
+import { batchInWords, counted } from '../words.js';
 import { toCsv, toJson } from './export.js';
 import { ResultTable } from './result_table.js';
 import { fill, parseRows } from './rows.js';
 
-const FIRST_TEMPLATE = 'Is this review positive or negative? Answer with one word.\n\nReview: {review}';
-const FIRST_ROWS = [
-  'The soup was cold and nobody came to ask.',
-  'A quiet room, a good bed, and the best bread in town.',
-  'It broke on the second day.',
-  'My daughter has not put it down since.',
-  'Fine for the price, I suppose.',
-  'They answered within an hour and sent a new one.',
-  'Two hours late, and no word of apology.',
-  'I would come back tomorrow.',
-].join('\n');
+const FIRST_TEMPLATE = 'What is the capital of {country}?';
+const FIRST_ROWS = 'France\nJapan\nKenya\nPeru\nNorway\nEgypt\nCanada\nIndia';
 
 export class BatchView {
   /** @type {Pageloom | null} */
@@ -103,7 +94,12 @@ export class BatchView {
     this.#showProgress();
     const settings = { max_tokens: this.#maxTokens.valueAsNumber, temperature: this.#temperature.valueAsNumber };
     await engine.batch(
-      prompts.map((prompt, index) => ({ prompt, ...settings, ...(signals[index] && { signal: signals[index] }) })),
+      prompts.map((prompt, index) => ({
+        prompt,
+        label: `Row ${index + 1}`,
+        ...settings,
+        ...(signals[index] && { signal: signals[index] }),
+      })),
       {
         signal: this.#stop.signal,
         onText: (index, text) => this.#table.addText(index, text),
@@ -116,9 +112,8 @@ export class BatchView {
   }
 
   #showProgress() {
-    const { total, ended, failed } = this.#table.counts;
-    const running = ended < total;
-    this.#summary.textContent = `${ended} of ${counted(total, 'row')} done${failed ? `, ${failed} failed` : ''}`;
+    const running = this.#table.isRunning;
+    this.#summary.textContent = batchInWords(this.#table.counts);
     this.#stopAll.disabled = !running;
     this.#csv.disabled = this.#json.disabled = running;
     this.#check();

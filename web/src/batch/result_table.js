@@ -7,7 +7,7 @@
 
 import { button, element } from '../dom.js';
 
-/** @typedef {'queued' | 'running' | 'done' | 'cut off' | 'stopped' | 'failed'} State */
+/** @typedef {'waiting' | 'running' | 'done' | 'cut off' | 'stopped' | 'failed'} State */
 
 /** @type {Record<import('../protocol.js').JobResult['finish_reason'], State>} */
 const STATE_OF = { stop: 'done', length: 'cut off', abort: 'stopped' };
@@ -29,10 +29,11 @@ export class ResultTable {
   #body = element('tbody');
   /** @type {Line[]} */
   #lines = [];
+  #table = element('table', { class: 'results' }, this.#head, this.#body);
   element = element(
     'div',
     { class: 'table-frame', role: 'region', 'aria-label': 'Results', tabIndex: 0 },
-    element('table', { class: 'results' }, this.#head, this.#body),
+    this.#table,
     element('p', { class: 'empty' }, 'Answers stream in here, all rows at once.'),
   );
 
@@ -41,9 +42,15 @@ export class ResultTable {
   }
 
   get counts() {
-    const ended = this.#lines.filter((line) => line.ended).length;
-    const failed = this.#lines.filter(({ result }) => result.state === 'failed').length;
-    return { total: this.#lines.length, ended, failed };
+    /** @param {State[]} states */
+    const count = (...states) =>
+      this.#lines.filter(({ result }) => states.some((state) => state === result.state)).length;
+    return {
+      total: this.#lines.length,
+      done: count('done', 'cut off'),
+      stopped: count('stopped'),
+      failed: count('failed'),
+    };
   }
 
   /** @returns {ResultRow[]} */
@@ -60,9 +67,18 @@ export class ResultTable {
    */
   begin(columns, rows, prompts) {
     this.columns = columns;
-    const headings = ['#', ...columns, 'Output', 'State', 'Tokens', ''];
+    this.#table.style.setProperty('--inputs', String(columns.length));
     this.#head.replaceChildren(
-      element('tr', {}, ...headings.map((heading) => element('th', { scope: 'col' }, heading))),
+      element(
+        'tr',
+        {},
+        heading('#', 'index'),
+        ...columns.map((column) => heading(column, 'input')),
+        heading('Output', 'output'),
+        heading('State', 'state-cell'),
+        heading('Tokens', 'tokens'),
+        heading('', 'stop'),
+      ),
     );
     this.#body.replaceChildren();
     /** @type {AbortSignal[]} */
@@ -83,7 +99,7 @@ export class ResultTable {
     const line = /** @type {Line} */ (this.#lines[index]);
     line.result.text += text;
     line.text.append(text);
-    if (line.result.state === 'queued') setState(line, 'running');
+    if (line.result.state === 'waiting') setState(line, 'running');
   }
 
   /** @param {RowResult} row */
@@ -115,27 +131,35 @@ export class ResultTable {
     const number = String(index + 1);
     /** @type {Line} */
     const line = {
-      result: { input: row, prompt, state: 'queued', text: '', error: '', completionTokens: null },
+      result: { input: row, prompt, state: 'waiting', text: '', error: '', completionTokens: null },
       ended: false,
-      state: element('span', { class: 'state', 'data-state': 'queued' }, 'queued'),
-      text: element('div', { class: 'output' }),
-      tokens: element('td', { class: 'number' }),
+      state: element('span', { class: 'state', 'data-state': 'waiting' }, 'waiting'),
+      text: element('td', { class: 'output' }),
+      tokens: element('td', { class: 'number tokens' }),
       stop: button('Stop', onStop, { class: 'quiet', 'aria-label': `Stop row ${number}` }),
     };
     this.#body.append(
       element(
         'tr',
         {},
-        element('th', { scope: 'row', class: 'number' }, number),
-        ...this.columns.map((column) => element('td', {}, element('div', { class: 'input' }, row[column] ?? ''))),
-        element('td', {}, line.text),
-        element('td', {}, line.state),
+        element('th', { scope: 'row', class: 'number index' }, number),
+        ...this.columns.map((column) => element('td', { class: 'input' }, row[column] ?? '')),
+        line.text,
+        element('td', { class: 'state-cell' }, line.state),
         line.tokens,
-        element('td', {}, line.stop),
+        element('td', { class: 'stop' }, line.stop),
       ),
     );
     return line;
   }
+}
+
+/**
+ * @param {string} text
+ * @param {string} kind
+ */
+function heading(text, kind) {
+  return element('th', { scope: 'col', class: kind }, text);
 }
 
 /**
