@@ -87,6 +87,14 @@ def test_a_model_that_the_server_lacks_is_said_with_its_address(page: Page) -> N
     expect(page.get_by_role("alert")).to_contain_text("HTTP 404", timeout=LOADING_MS)
 
 
+def test_a_server_that_is_gone_is_said_with_what_to_do(page: Page) -> None:
+    page.route("**/model/*", lambda route: route.abort("connectionrefused"))
+    start_load(page)
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("start it again with make demo", timeout=LOADING_MS)
+    expect(alert).not_to_contain_text("Failed to fetch")
+
+
 def test_a_browser_without_a_webgpu_adapter_is_told_before_anything_is_fetched(
     chromium: Browser, built_page: PageServer
 ) -> None:

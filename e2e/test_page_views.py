@@ -161,9 +161,26 @@ def test_the_page_answers_at_once_while_the_worker_computes(page: Page) -> None:
     assert page.evaluate("longest") < 1000  # milliseconds; one step of the model takes longer
 
 
+def test_home_and_end_go_to_the_first_and_the_last_view(page: Page) -> None:
+    show(page, "Chat")
+    for key, view in (("Home", "Model"), ("End", "Operators")):
+        page.get_by_role("tab", selected=True).press(key)
+        expect(page.get_by_role("tab", name=view)).to_be_focused()
+        expect(page.get_by_role("tabpanel", name=view)).to_be_visible()
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_no_view_is_wider_than_the_window(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     for view in ("Model", "Batch", "Chat", "Memory"):
         show(page, view)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_each_row_can_be_stopped_without_scrolling_sideways_in_a_narrow_window(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 800})
+    batch = show(page, "Batch")
+    for cell in (batch.locator(".state").first, batch.get_by_role("button", name="Stop row 1")):
+        box = cell.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 360

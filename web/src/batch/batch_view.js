@@ -17,8 +17,8 @@ export class BatchView {
   /** @type {Pageloom | null} */
   #engine = null;
   #stop = new AbortController();
-  #template = element('textarea', { rows: 4, value: FIRST_TEMPLATE, spellcheck: false });
-  #rows = element('textarea', { rows: 5, value: FIRST_ROWS, spellcheck: false });
+  #template = element('textarea', { rows: 3, value: FIRST_TEMPLATE, spellcheck: false });
+  #rows = element('textarea', { rows: 8, value: FIRST_ROWS, spellcheck: false });
   #maxTokens = element('input', { type: 'number', min: 1, value: '24', required: true });
   #temperature = element('input', { type: 'number', min: 0, max: 2, step: 0.1, value: '0', required: true });
   #problem = element('p', { class: 'problem', role: 'status' });
