@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pageloom.attention.paged.check import PagedAttentionShape, QkvMode
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.backends.webgpu.device import DeviceInfo
-from pageloom.backends.webgpu.programs.attention_form import AttentionForm
+from pageloom.backends.webgpu.programs.attention_form import AttentionForm, ScaledBy, Sink
 from pageloom.backends.webgpu.programs.elements import element_kind
 from pageloom.backends.webgpu.programs.kv_write import KvWriteForm
 
-_INPUTS = {QkvMode.PACKED: "packed", QkvMode.SEPARATE: "separate", QkvMode.LATENT: "latent"}
+_INPUTS: dict[QkvMode, Literal["packed", "separate", "latent"]] = {
+    QkvMode.PACKED: "packed",
+    QkvMode.SEPARATE: "separate",
+    QkvMode.LATENT: "latent",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +67,10 @@ def attention_form(
     info: DeviceInfo, spec: PagedAttentionSpec, shape: PagedAttentionShape, *, log_sum_exp: bool
 ) -> AttentionForm:
     """Of the programs that attend over the pages in place."""
-    scaled_by = "none"
+    scaled_by: ScaledBy = "none"
     if shape.value_storage.quantized:
         scaled_by = "k_scale" if spec.latent else "v_scale"
-    sink = "factors" if shape.has_head_sink else "zero" if spec.use_smooth_softmax else "none"
+    sink: Sink = "factors" if shape.has_head_sink else "zero" if spec.use_smooth_softmax else "none"
     uses_factors = sink == "factors" or scaled_by != "none"
     return AttentionForm(
         num_heads=spec.num_heads,

@@ -49,8 +49,7 @@ def as_operand(name: str, value: Any) -> Operand:
     if isinstance(value, Tensor):
         return value
     if hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "tobytes"):
-        dtype = _ARRAY_DTYPES.get(str(value.dtype))
-        _require_dtype(name, dtype, value.dtype)
+        dtype = _known_dtype(name, _ARRAY_DTYPES.get(str(value.dtype)), value.dtype)
         return Tensor(TensorInfo(dtype, tuple(value.shape)), memoryview(value.tobytes()))
     try:
         view = memoryview(value)
@@ -60,11 +59,12 @@ def as_operand(name: str, value: Any) -> Operand:
             "allowed",
             param=name,
         ) from error
-    dtype = _FORMATS.get(view.format) or (_INTEGERS.get(view.itemsize) if view.format in "ilq" else None)
-    _require_dtype(name, dtype, view.format)
+    found = _FORMATS.get(view.format) or (_INTEGERS.get(view.itemsize) if view.format in "ilq" else None)
+    dtype = _known_dtype(name, found, view.format)
     return Tensor(TensorInfo(dtype, tuple(view.shape or ())), memoryview(view.tobytes()))
 
 
-def _require_dtype(name: str, dtype: DType | None, given: object) -> None:
+def _known_dtype(name: str, dtype: DType | None, given: object) -> DType:
     if dtype is None:
         raise InvalidArgument(f"{name} has element type {given}; allowed are {', '.join(ITEM_BYTES)}", param=name)
+    return dtype

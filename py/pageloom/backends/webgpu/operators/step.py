@@ -1,4 +1,4 @@
-"""The step buffer of an operator's call: its header comes from the host, the rest from `prepare_metadata` on the device."""
+"""The step buffer of an operator's call: the host writes its header, `prepare_metadata` the rest."""
 
 from __future__ import annotations
 

@@ -9,6 +9,9 @@ from pageloom.backends.webgpu.device import Buffer
 from pageloom.backends.webgpu.program import ParameterValue
 from pageloom.backends.webgpu.programs.elements import ElementKind
 
+Sink = Literal["none", "zero", "factors"]
+ScaledBy = Literal["none", "k_scale", "v_scale"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionForm:
@@ -31,8 +34,8 @@ class AttentionForm:
     window: int = -1
     causal: bool = True
     latent: bool = False
-    sink: Literal["none", "zero", "factors"] = "none"
-    scaled_by: Literal["none", "k_scale", "v_scale"] = "none"
+    sink: Sink = "none"
+    scaled_by: ScaledBy = "none"
     factors: str = ""
     log_sum_exp: bool = False
 
