@@ -22,13 +22,10 @@ from pageloom.backends.webgpu.device import Buffer, Device, Dispatch
 from pageloom.backends.webgpu.native import open_native_device
 from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.programs.attention import plan_attention
-from pageloom.backends.webgpu.programs.attention_choice import (
-    VARIANTS,
-    AttentionBucket,
-    Variant,
-    partials_bytes,
-    query_tile_tokens,
-)
+from pageloom.backends.webgpu.programs.attention_check import decoder_form
+from pageloom.backends.webgpu.programs.attention_choice import VARIANTS, AttentionBucket, Variant
+from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers
+from pageloom.backends.webgpu.programs.attention_tiles import partials_bytes, query_tile_tokens
 from pageloom.backends.webgpu.step_layout import StepLayout
 from pageloom.engine.batch import RunnerLimits, StepBatch
 from pageloom.model.layer_ops import PagedAttention
@@ -136,19 +133,9 @@ async def commands_of(
     commands = []
     for keys, values in zip(buffers["keys"], buffers["values"], strict=True):
         (query,), (output,), (step,), (partials,) = (buffers[n] for n in ("query", "output", "step", "partials"))
-        for one in plan_attention(
-            device.info,
-            load.op,
-            query,
-            keys,
-            values,
-            output,
-            step,
-            partials,
-            bucket=bucket,
-            block_size=BLOCK_SIZE,
-            variant=variant,
-        ):
+        form = decoder_form(device.info, load.op, BLOCK_SIZE)
+        layer = AttentionBuffers(query, keys, values, output, step, partials)
+        for one in plan_attention(device.info, form, layer, bucket=bucket, variant=variant):
             commands.append(Dispatch(await programs.pipeline(one.key), one.buffers, one.grid))
     return commands
 
@@ -158,14 +145,14 @@ async def measure(device: Device, load: Workload, repeats: int, bandwidth: float
     num_heads, kv_num_heads, head_size = load.heads
     num_tokens = load.batch_size * load.new
     slots = load.batch_size * -(-(load.past + load.new) // BLOCK_SIZE) * BLOCK_SIZE
-    bucket = AttentionBucket(num_tokens, load.batch_size, load.new, load.past + load.new)
+    form = decoder_form(device.info, load.op, BLOCK_SIZE)
     cache = rng.standard_normal((slots, kv_num_heads, head_size), np.float32).astype(np.float16)
     query = rng.standard_normal((num_tokens, num_heads, head_size), np.float32) * head_size**-0.5
     buffers = {
         "query": [filled(device, query)],
         "output": [device.buffer(query.nbytes)],
-        "step": [filled(device, step_words(load, query_tile_tokens(load.op)))],
-        "partials": [device.buffer(partials_bytes(load.op, bucket))],
+        "step": [filled(device, step_words(load, query_tile_tokens(form)))],
+        "partials": [device.buffer(partials_bytes(form, load.batch_size, load.past + load.new))],
         "keys": [filled(device, cache) for _ in range(LAYERS)],
         "values": [filled(device, cache) for _ in range(LAYERS)],
     }

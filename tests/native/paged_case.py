@@ -14,12 +14,10 @@ from pageloom.backends.webgpu.device import Buffer, Device, Dispatch
 from pageloom.backends.webgpu.program import PlannedDispatch
 from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.programs.attention import plan_attention
-from pageloom.backends.webgpu.programs.attention_choice import (
-    AttentionBucket,
-    Variant,
-    partials_bytes,
-    query_tile_tokens,
-)
+from pageloom.backends.webgpu.programs.attention_check import decoder_form
+from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket, Variant
+from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers
+from pageloom.backends.webgpu.programs.attention_tiles import partials_bytes, query_tile_tokens
 from pageloom.backends.webgpu.step_layout import StepLayout
 from pageloom.engine.batch import RunnerLimits, StepBatch
 from pageloom.model.layer_ops import PagedAttention, Rope
@@ -218,23 +216,21 @@ async def attended(
         max_query_len=max(new for _, new in case.lengths),
         max_kv_len=max(past + new for past, new in case.lengths),
     )
-    tile_tokens = tile_tokens or query_tile_tokens(case.op)
+    form = decoder_form(device.info, case.op, case.block_size)
+    tile_tokens = tile_tokens or query_tile_tokens(form)
     words = step_words(case.step_batch, block_size=case.block_size, tile_tokens=tile_tokens)
     output = filled(device, np.full((bucket.max_tokens, *case.query.shape[1:]), np.nan, np.float32))
-    planned = plan_attention(
-        device.info,
-        case.op,
-        filled(device, np.resize(case.query, (bucket.max_tokens, *case.query.shape[1:]))),
-        filled(device, case.key_cache),
-        filled(device, case.value_cache),
-        output,
-        filled(device, words),
-        filled(device, np.full(partials_bytes(case.op, bucket) // 4, np.nan, np.float32)),
-        bucket=bucket,
-        block_size=case.block_size,
-        tile_tokens=tile_tokens,
-        variant=variant,
+    buffers = AttentionBuffers(
+        query=filled(device, np.resize(case.query, (bucket.max_tokens, *case.query.shape[1:]))),
+        key_cache=filled(device, case.key_cache),
+        value_cache=filled(device, case.value_cache),
+        output=output,
+        step=filled(device, words),
+        partials=filled(
+            device, np.full(partials_bytes(form, bucket.max_sequences, bucket.max_kv_len) // 4, np.nan, np.float32)
+        ),
     )
+    planned = plan_attention(device.info, form, buffers, bucket=bucket, tile_tokens=tile_tokens, variant=variant)
     await run(device, planned)
     result = await fetch(device, output, np.zeros((bucket.max_tokens, *case.query.shape[1:]), np.float32))
     for buffer in {id(buffer): buffer for one in planned for buffer in one.buffers}.values():

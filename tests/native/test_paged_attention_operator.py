@@ -11,6 +11,7 @@ from pageloom.attention.tensors import Tensor
 from pageloom.backends.webgpu.device import Device
 from pageloom.backends.webgpu.operators import WebGpuOperators
 from pageloom.backends.webgpu.operators.operands import DeviceTensor
+from pageloom.backends.webgpu.operators.tiers import Tier
 
 CASES = list(all_cases(operator="paged_attention", quick=True))
 DEVICE_VALUES = {"device_lengths", "device_slots"}
@@ -36,9 +37,14 @@ def inputs_of(device: Device, case: Case) -> dict[str, Tensor | DeviceTensor]:
     return inputs
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_a_case_of_the_matrix(device: Device, operators: WebGpuOperators, case: Case) -> None:
+async def assert_case_passes(device: Device, operators: WebGpuOperators, case: Case, tier: Tier) -> None:
     operator, inputs = operators.paged_attention(case.spec), inputs_of(device, case)
-    assert operator.explain(**inputs).tier == "direct-software"
-    verdict = compare(case, await operator.run(**inputs, log_sum_exp=True))
+    assert operator.explain(**inputs, tier=tier).tier == tier
+    verdict = compare(case, await operator.run(**inputs, tier=tier, log_sum_exp=True))
     assert verdict.passed, verdict.where
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("tier", WebGpuOperators.tiers)
+async def test_a_case_of_the_matrix(device: Device, operators: WebGpuOperators, case: Case, tier: Tier) -> None:
+    await assert_case_passes(device, operators, case, tier)

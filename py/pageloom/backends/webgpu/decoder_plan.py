@@ -9,11 +9,10 @@ from pageloom.backends.webgpu.device import Buffer, Device, DeviceInfo
 from pageloom.backends.webgpu.kv_cache import PagedKvCache
 from pageloom.backends.webgpu.program import PlannedDispatch
 from pageloom.backends.webgpu.programs.attention import attention_scratch_bytes, plan_attention
-from pageloom.backends.webgpu.programs.attention_choice import (
-    AttentionBucket,
-    choose_attention,
-    query_tile_tokens,
-)
+from pageloom.backends.webgpu.programs.attention_check import decoder_form
+from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket, choose_attention
+from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers, AttentionForm
+from pageloom.backends.webgpu.programs.attention_tiles import query_tile_tokens
 from pageloom.backends.webgpu.programs.embed import plan_embed, plan_select_rows
 from pageloom.backends.webgpu.programs.kv_write import plan_kv_write
 from pageloom.backends.webgpu.programs.linear import Rows, choose_linear, plan_gated_linear, plan_linear
@@ -81,7 +80,7 @@ class DecoderPlan:
         self._body_ops, self._head_ops = decoder.ops[:split], decoder.ops[split:]
         self._attention_ops = [op for op in decoder.ops if isinstance(op, PagedAttention)]
         # One tile length serves all layers, since one step buffer does.
-        self.tile_tokens = min(query_tile_tokens(op) for op in self._attention_ops)
+        self.tile_tokens = min(query_tile_tokens(self._form(op)) for op in self._attention_ops)
         self.candidate_words = 2 * limits.max_candidates + 2
         self.step = device.buffer(F32_BYTES * StepLayout(limits, self.tile_tokens).max_words, "step")
         self.candidates = device.buffer(F32_BYTES * limits.max_sequences * self.candidate_words, "candidates")
@@ -121,7 +120,7 @@ class DecoderPlan:
         """For each kind of operation the variant that a step of this bucket runs, and why; for attention also why not
         the other one."""
         linear = choose_linear(self._info, body.max_tokens)
-        attention = choose_attention(self._info, self._attention_ops[0], self._attention_bucket(body))
+        attention = choose_attention(self._info, self._form(self._attention_ops[0]), self._attention_bucket(body))
         return {
             "linear": {"variant": linear.variant, "reason": linear.reason},
             "attention": {
@@ -232,18 +231,15 @@ class DecoderPlan:
         )
         attend = plan_attention(
             info,
-            op,
-            self._query,
-            keys,
-            values,
-            self._values[op.output],
-            self.step,
-            self._partials,
+            self._form(op),
+            AttentionBuffers(self._query, keys, values, self._values[op.output], self.step, self._partials),
             bucket=self._attention_bucket(body),
-            block_size=self._cache.block_size,
             tile_tokens=self.tile_tokens,
         )
         return write + attend
+
+    def _form(self, op: PagedAttention) -> AttentionForm:
+        return decoder_form(self._info, op, self._cache.block_size)
 
     def _attention_bucket(self, body: BodyBucket) -> AttentionBucket:
         return AttentionBucket(
@@ -271,7 +267,7 @@ class DecoderPlan:
         limits = self._limits
         longest = limits.max_blocks_per_sequence * limits.block_size
         bucket = self._attention_bucket(BodyBucket(limits.max_tokens, longest, decodes_only=False))
-        size = max(attention_scratch_bytes(self._info, op, bucket) for op in self._attention_ops)
+        size = max(attention_scratch_bytes(self._info, self._form(op), bucket) for op in self._attention_ops)
         return device.buffer(size, "attention partials") if size else None
 
     def _allocate_rope_tables(self, device: Device) -> dict[Rope | None, Buffer]:

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from pageloom.attention.paged.check import PagedAttentionShape, QkvMode
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.backends.webgpu.device import Buffer, Device
-from pageloom.backends.webgpu.operators.forms import attention_form, factor_names, write_form
+from pageloom.backends.webgpu.operators.forms import Bounds, attention_bucket, attention_form, factor_names, write_form
 from pageloom.backends.webgpu.operators.operands import DeviceTensor
 from pageloom.backends.webgpu.operators.step import max_tiles, step_header
 from pageloom.backends.webgpu.operators.workspace import Workspace
 from pageloom.backends.webgpu.program import PlannedDispatch
+from pageloom.backends.webgpu.programs.attention import plan_attention
+from pageloom.backends.webgpu.programs.attention_choice import Variant
 from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers, AttentionForm
-from pageloom.backends.webgpu.programs.attention_software import plan_software_attention
+from pageloom.backends.webgpu.programs.attention_tiles import partials_bytes, query_tile_tokens
 from pageloom.backends.webgpu.programs.elements import element_kind
 from pageloom.backends.webgpu.programs.kv_write import KvWriteBuffers, plan_kv_write_parts
 from pageloom.backends.webgpu.programs.prepare import factor_sizes, plan_pack_factors, plan_prepare_metadata
@@ -53,25 +55,29 @@ class DirectCall:
         self._output = output
         self._log_sum_exp = log_sum_exp
 
-    def plan(self, tile_tokens: int) -> list[PlannedDispatch]:
+    def plan(self, variant: Variant, bounds: Bounds) -> list[PlannedDispatch]:
         """All dispatches, in order."""
         shape, spec, workspace = self._shape, self._spec, self._workspace
+        info = self._device.info
+        form = attention_form(info, spec, shape, log_sum_exp=self._log_sum_exp is not None)
+        bucket, tile_tokens = attention_bucket(shape, bounds), query_tile_tokens(form)
         step, prepare = self._prepare(tile_tokens)
         factors, pack = self._factors()
         query = workspace.scratch("query in f32", F32_BYTES * shape.num_tokens * spec.num_heads * shape.head_size)
-        form = attention_form(self._device.info, spec, shape, log_sum_exp=self._log_sum_exp is not None)
+        partials = partials_bytes(form, bucket.max_sequences, bucket.max_kv_len) if variant == "gpu" else 0
         buffers = AttentionBuffers(
             query=query,
             key_cache=self._tensors["key_cache"].buffer,
             value_cache=self._buffer("value_cache"),
             output=self._output.buffer,
             step=step,
-            sums=self._sums(form),
+            partials=workspace.scratch("attention partials", partials) if partials else None,
+            sums=self._sums(form) if variant == "software" else None,
             factors=factors if form.factors else None,
             log_sum_exp=self._log_sum_exp.buffer if self._log_sum_exp else None,
         )
-        attend = plan_software_attention(form, buffers, max_tokens=shape.num_tokens)
-        return [prepare, *pack, *self._write(query, step, factors), attend]
+        attend = plan_attention(info, form, buffers, bucket=bucket, tile_tokens=tile_tokens, variant=variant)
+        return [prepare, *pack, *self._write(query, step, factors), *attend]
 
     def _buffer(self, name: str) -> Buffer | None:
         return self._tensors[name].buffer if name in self._tensors else None

@@ -8,6 +8,7 @@ from typing import Literal
 from pageloom.attention.paged.check import PagedAttentionShape, QkvMode
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.backends.webgpu.device import DeviceInfo
+from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm, ScaledBy, Sink
 from pageloom.backends.webgpu.programs.elements import element_kind
 from pageloom.backends.webgpu.programs.kv_write import KvWriteForm
@@ -25,6 +26,17 @@ class Bounds:
 
     max_query_len: int
     max_kv_len: int
+
+
+def attention_bucket(shape: PagedAttentionShape, bounds: Bounds) -> AttentionBucket:
+    """Of the recording. The tokens of no sequence count as one sequence more; keys are rounded up to a power of two, so
+    that programs made for a few bounds serve them all."""
+    return AttentionBucket(
+        max_tokens=shape.num_tokens,
+        max_sequences=shape.batch_size + 1,
+        max_query_len=bounds.max_query_len,
+        max_kv_len=1 << max(0, bounds.max_kv_len - 1).bit_length(),
+    )
 
 
 def factor_names(shape: PagedAttentionShape) -> str:

@@ -12,15 +12,16 @@ from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.attention.tensors import Tensor, TensorInfo
 from pageloom.backends.webgpu.device import Device, Dispatch
 from pageloom.backends.webgpu.operators.direct import DirectCall
-from pageloom.backends.webgpu.operators.forms import Bounds
+from pageloom.backends.webgpu.operators.forms import Bounds, attention_bucket, attention_form
 from pageloom.backends.webgpu.operators.operands import DeviceTensor, Operand, as_operand
 from pageloom.backends.webgpu.operators.tiers import Explanation, Tier, choose_tier
-from pageloom.backends.webgpu.operators.workspace import Workspace
+from pageloom.backends.webgpu.operators.workspace import Workspace, check_binding
 from pageloom.backends.webgpu.program import Programs
-from pageloom.errors import InvalidArgument
+from pageloom.backends.webgpu.programs.attention_choice import Variant, why_not_gpu
+from pageloom.errors import InvalidArgument, NotSupported
 
 ALIASES = {"key_cache_out": "key_cache", "value_cache_out": "value_cache"}
-TILE_TOKENS = 16
+VARIANTS: dict[Tier, Variant] = {"direct-gpu": "gpu", "direct-software": "software"}
 
 
 class RecordedPagedAttention:
@@ -137,7 +138,7 @@ class WebGpuPagedAttention:
                 call = DirectCall(self._device, workspace, self.spec, shape, tensors, output, lse)
                 commands = [
                     Dispatch(await self._programs.pipeline(one.key), one.buffers, one.grid, one.label)
-                    for one in call.plan(TILE_TOKENS)
+                    for one in call.plan(VARIANTS[explanation.tier], bounds)
                 ]
                 await self._device.settle()
             return RecordedPagedAttention(self._device, workspace, commands, tensors, outputs, explanation)
@@ -149,6 +150,12 @@ class WebGpuPagedAttention:
         operands = {name: as_operand(name, value) for name, value in inputs.items() if value is not None}
         aliases = {name: operands.pop(name) for name in ALIASES if name in operands}
         shape = check_shapes(self.spec, {name: operand.info for name, operand in operands.items()})
+        for name, operand in operands.items():
+            check_binding(self._device, name, operand.info.num_bytes)
+        if shape.v_head_size % 4:
+            raise NotSupported(
+                f"v_head_size is {shape.v_head_size}; the programs here take multiples of 4", param="v_head_size"
+            )
         for name, given in aliases.items():
             _check_alias(name, given, operands.get(ALIASES[name]))
         metadata = operands.pop("attention_metadata", None)
@@ -167,8 +174,9 @@ class WebGpuPagedAttention:
     def _explained(
         self, shape: PagedAttentionShape, bounds: Bounds, tier: Tier | None, log_sum_exp: bool
     ) -> Explanation:
+        form = attention_form(self._device.info, self.spec, shape, log_sum_exp=log_sum_exp)
         why_not: dict[Tier, str | None] = {
-            "direct-gpu": "not yet",
+            "direct-gpu": why_not_gpu(self._device.info, form, attention_bucket(shape, bounds)),
             "direct-software": None,
             "gather-then-flash": "not yet",
         }

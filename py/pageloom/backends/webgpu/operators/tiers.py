@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pageloom.backends.webgpu.device import DeviceInfo
+from pageloom.backends.webgpu.programs.attention_choice import SOFTWARE_REASON
 from pageloom.errors import NotSupported
 
 Tier = Literal["direct-gpu", "direct-software", "gather-then-flash"]
@@ -42,7 +43,7 @@ def choose_tier(info: DeviceInfo, why_not: Mapping[Tier, str | None], forced: Ti
     for tier in TIERS:
         reason = why_not[tier]
         if reason is None and tier == "direct-gpu" and info.adapter_class == "software":
-            reason = "the adapter computes on a CPU, where workgroup barriers are slow"
+            reason = SOFTWARE_REASON
         if reason is None:
             return Explanation(tier, reasons)
         reasons[tier] = reason

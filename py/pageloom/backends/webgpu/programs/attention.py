@@ -2,159 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from pageloom.backends.webgpu.device import Buffer, DeviceInfo
-from pageloom.backends.webgpu.kv_cache import check_block_size
-from pageloom.backends.webgpu.limits import why_not
-from pageloom.backends.webgpu.program import ParameterValue, PlannedDispatch, ProgramKey
+from pageloom.backends.webgpu.device import DeviceInfo
+from pageloom.backends.webgpu.program import PlannedDispatch, ProgramKey
 from pageloom.backends.webgpu.programs.attention_choice import (
-    DECODE_WORKGROUP,
-    SHARES,
     AttentionBucket,
     Variant,
-    check_attention,
     choose_attention,
-    decode_heads_per_group,
-    decode_split,
-    decode_splits,
-    gpu_needs,
-    partials_bytes,
-    prefill_heads_per_group,
-    prefill_keys,
-    query_tile_tokens,
-    software_heads_per_thread,
+    why_not_gpu,
 )
-from pageloom.backends.webgpu.templates import half_storage
+from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers, AttentionForm, bound
+from pageloom.backends.webgpu.programs.attention_software import plan_software_attention
+from pageloom.backends.webgpu.programs.attention_tiles import (
+    DECODE_LANES,
+    DECODE_WORKGROUP,
+    PREFETCHED,
+    STATISTICS,
+    decode_tile,
+    partials_bytes,
+    prefill_tile,
+    query_tile_tokens,
+)
 from pageloom.errors import InvalidArgument, NotSupported
-from pageloom.model.layer_ops import PagedAttention
-
-SOFTWARE_WORKGROUP = 16
-SOFTWARE_KEYS_PER_STEP = 4
 
 
 def plan_attention(
     info: DeviceInfo,
-    op: PagedAttention,
-    query: Buffer,
-    key_cache: Buffer,
-    value_cache: Buffer,
-    output: Buffer,
-    step: Buffer,
-    partials: Buffer | None,
+    form: AttentionForm,
+    buffers: AttentionBuffers,
     *,
     bucket: AttentionBucket,
-    block_size: int,
     tile_tokens: int | None = None,
     variant: Variant | None = None,
 ) -> list[PlannedDispatch]:
     """Attention of the step's new tokens over the cache that already holds them.
 
-    `query` and `output` are f32 `[max_tokens, num_heads * head_size]`; the query carries rotary and scale already
-    (`plan_kv_write`). The caches are f16 `[num_blocks, block_size, kv_num_heads, head_size]`. A key whose block table
-    entry is -1 or past the pool is masked; a row that sees no key is 0. A token's result does not depend, bit for bit,
-    on the rest of the batch, nor on the bucket; the two variants, and decode and prefill of the gpu variant, differ in
-    rounding.
+    A key whose block table entry is -1 or past the pool is masked; a row that sees no key is 0. A token's result does
+    not depend, bit for bit, on the rest of the batch, nor on the bucket; the two variants, and decode and prefill of
+    the gpu variant, differ in rounding.
 
-    `partials` is scratch of `attention_scratch_bytes`, which layers may share. `tile_tokens` is that of the step
-    layout (default `query_tile_tokens(op)`). `variant` overrides `choose_attention`.
+    `buffers.partials` is scratch of `attention_scratch_bytes`, which layers may share. `tile_tokens` is that of the
+    step layout (default `query_tile_tokens(form)`). `variant` overrides `choose_attention`.
 
-    Raises `NotSupported`, with the reason, for what the programs or the device cannot do.
+    Raises `NotSupported`, with the reason, for what the device cannot do.
     """
-    check_block_size(block_size)
-    chosen = variant or choose_attention(info, op, bucket).variant
-    check_attention(op)
-    shared: dict[str, ParameterValue] = {
-        "num_heads": op.num_heads,
-        "kv_num_heads": op.kv_num_heads,
-        "head_size": op.head_size,
-        "block_size": block_size,
-        "softcap": float(op.softcap),
-        "window": op.local_window_size,
-        "storage": half_storage(info),
-    }
-    if chosen == "software":
-        return [_software(op, shared, (query, key_cache, value_cache, output, step), bucket)]
-    tile_tokens = tile_tokens or query_tile_tokens(op)
-    for needs in gpu_needs(op, bucket, tile_tokens):
-        reason = why_not(needs, info)
-        if reason is not None:
-            raise NotSupported(f"the gpu variant of attention cannot run on this device: {reason}")
-    planned = _decode(op, shared, query, key_cache, value_cache, output, step, partials, bucket)
+    if (variant or choose_attention(info, form, bucket).variant) == "software":
+        return [plan_software_attention(form, buffers, max_tokens=bucket.max_tokens)]
+    tile_tokens = tile_tokens or query_tile_tokens(form)
+    if (reason := why_not_gpu(info, form, bucket, tile_tokens)) is not None:
+        raise NotSupported(f"the gpu variant of attention cannot run on this device: {reason}")
+    planned = _decode(info, form, buffers, bucket)
     if bucket.max_query_len > 1:
-        heads = prefill_heads_per_group(op, tile_tokens)
-        key = ProgramKey.of(
-            "paged_attention/prefill.wgsl.j2",
-            **shared,
-            tile_tokens=tile_tokens,
-            heads_per_group=heads,
-            keys=prefill_keys(op),
-        )
-        max_tiles = min(bucket.max_tokens, -(-bucket.max_tokens // tile_tokens) + bucket.max_sequences)
-        grid = (op.num_heads // heads, max_tiles, 1)
-        planned.append(PlannedDispatch(key, (query, key_cache, value_cache, output, step), grid, "attention prefill"))
+        planned.append(_prefill(info, form, buffers, bucket, tile_tokens))
     return planned
 
 
-def attention_scratch_bytes(info: DeviceInfo, op: PagedAttention, bucket: AttentionBucket) -> int:
+def attention_scratch_bytes(info: DeviceInfo, form: AttentionForm, bucket: AttentionBucket) -> int:
     """Bytes of the `partials` that `plan_attention` asks for with the variant it chooses; 0 for none."""
-    return partials_bytes(op, bucket) if choose_attention(info, op, bucket).variant == "gpu" else 0
-
-
-def _software(
-    op: PagedAttention, shared: Mapping[str, ParameterValue], buffers: tuple[Buffer, ...], bucket: AttentionBucket
-) -> PlannedDispatch:
-    heads_per_thread = software_heads_per_thread(op)
-    key = ProgramKey.of(
-        "paged_attention/software.wgsl.j2",
-        **shared,
-        heads_per_thread=heads_per_thread,
-        keys_per_step=SOFTWARE_KEYS_PER_STEP,
-        workgroup_size=SOFTWARE_WORKGROUP,
-    )
-    threads = bucket.max_tokens * op.num_heads // heads_per_thread
-    return PlannedDispatch(key, buffers, (-(-threads // SOFTWARE_WORKGROUP), 1, 1), "attention")
+    if choose_attention(info, form, bucket).variant == "software":
+        return 0
+    return partials_bytes(form, bucket.max_sequences, bucket.max_kv_len)
 
 
 def _decode(
-    op: PagedAttention,
-    shared: Mapping[str, ParameterValue],
-    query: Buffer,
-    key_cache: Buffer,
-    value_cache: Buffer,
-    output: Buffer,
-    step: Buffer,
-    partials: Buffer | None,
-    bucket: AttentionBucket,
+    info: DeviceInfo, form: AttentionForm, buffers: AttentionBuffers, bucket: AttentionBucket
 ) -> list[PlannedDispatch]:
-    splits, heads = decode_splits(op, bucket.max_kv_len), decode_heads_per_group(op)
+    tile = decode_tile(form, info)
+    splits = tile.splits(form, bucket.max_kv_len)
+    single = splits == 1
     key = ProgramKey.of(
         "paged_attention/decode.wgsl.j2",
-        **shared,
+        **form.parameters("causal"),
         num_splits=splits,
-        heads_per_group=heads,
-        split=decode_split(op),
-        shares=SHARES,
+        heads_per_group=tile.heads_per_group,
+        split=tile.split,
+        lanes=DECODE_LANES,
+        statistics=STATISTICS,
+        prefetched=PREFETCHED,
         workgroup_size=DECODE_WORKGROUP,
     )
-    grid = (op.num_heads // heads, splits, bucket.max_sequences)
-    if splits == 1:
-        return [PlannedDispatch(key, (query, key_cache, value_cache, output, step), grid, "attention decode")]
-    needed = partials_bytes(op, bucket)
-    if partials is None or partials.size < needed:
-        given = "none" if partials is None else f"{partials.size} bytes"
+    inputs = (buffers.query, buffers.key_cache, buffers.value_cache)
+    grid = (form.kv_num_heads * tile.parts(form), splits, bucket.max_sequences)
+    if single:
+        bindings = bound(*inputs, buffers.output, buffers.step, buffers.factors, buffers.log_sum_exp)
+        return [PlannedDispatch(key, bindings, grid, "attention decode")]
+    needed = partials_bytes(form, bucket.max_sequences, bucket.max_kv_len)
+    if buffers.partials is None or buffers.partials.size < needed:
+        given = "none" if buffers.partials is None else f"{buffers.partials.size} bytes"
         raise InvalidArgument(f"attention decode takes {needed} bytes of scratch; given: {given}", param="partials")
     reduce = ProgramKey.of(
         "paged_attention/decode_reduce.wgsl.j2",
-        num_heads=op.num_heads,
-        head_size=op.head_size,
-        window=op.local_window_size,
+        **form.parameters("causal", "block_size", "key_kind", "value_kind", "softcap", "latent"),
         num_splits=splits,
-        split=decode_split(op),
-        shares=SHARES,
+        split=tile.split,
+        statistics=STATISTICS,
         workgroup_size=DECODE_WORKGROUP,
     )
+    joined = bound(buffers.partials, buffers.output, buffers.step, buffers.factors, buffers.log_sum_exp)
     return [
-        PlannedDispatch(key, (query, key_cache, value_cache, partials, step), grid, "attention decode"),
-        PlannedDispatch(reduce, (partials, output, step), (op.num_heads, bucket.max_sequences, 1), "attention reduce"),
+        PlannedDispatch(key, bound(*inputs, buffers.partials, buffers.step), grid, "attention decode"),
+        PlannedDispatch(reduce, joined, (form.num_heads, bucket.max_sequences, 1), "attention reduce"),
     ]
+
+
+def _prefill(
+    info: DeviceInfo, form: AttentionForm, buffers: AttentionBuffers, bucket: AttentionBucket, tile_tokens: int
+) -> PlannedDispatch:
+    tile = prefill_tile(form, info, tile_tokens)
+    key = ProgramKey.of(
+        "paged_attention/prefill.wgsl.j2",
+        **form.parameters(),
+        tile_tokens=tile_tokens,
+        heads_per_group=tile.heads_per_group,
+        own_rows=tile.own_rows,
+        keys=tile.keys,
+    )
+    bindings = bound(
+        buffers.query,
+        buffers.key_cache,
+        buffers.value_cache,
+        buffers.output,
+        buffers.step,
+        buffers.factors,
+        buffers.log_sum_exp,
+    )
+    grid = (form.kv_num_heads * tile.parts(form), bucket.max_tiles(tile_tokens), 1)
+    return PlannedDispatch(key, bindings, grid, "attention prefill")

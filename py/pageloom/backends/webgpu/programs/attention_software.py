@@ -1,4 +1,4 @@
-"""Attention for adapters that run on a CPU, and for whatever the gpu programs cannot do: no barrier, no scratch a key."""
+"""Attention without barriers: for adapters that run on a CPU, and for whatever the gpu programs cannot do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def plan_software_attention(form: AttentionForm, buffers: AttentionBuffers, *, m
     """One dispatch, a thread for `heads_per_thread` heads of a token. Takes `sums` where the output is not f32."""
     heads = heads_per_thread(form)
     key = ProgramKey.of(
-        "paged_attention/direct_software.wgsl.j2",
+        "paged_attention/software.wgsl.j2",
         **form.parameters(),
         heads_per_thread=heads,
         keys_per_step=KEYS_PER_STEP,

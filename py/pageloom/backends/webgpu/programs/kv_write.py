@@ -8,7 +8,7 @@ from typing import Literal
 from pageloom.backends.webgpu.device import Buffer, DeviceInfo
 from pageloom.backends.webgpu.limits import ProgramNeeds, require, split_grid
 from pageloom.backends.webgpu.program import PlannedDispatch, ProgramKey
-from pageloom.backends.webgpu.programs.attention_choice import check_attention
+from pageloom.backends.webgpu.programs.attention_check import check_attention
 from pageloom.backends.webgpu.programs.attention_form import bound
 from pageloom.backends.webgpu.programs.elements import ElementKind, element_kind
 from pageloom.errors import InvalidArgument
