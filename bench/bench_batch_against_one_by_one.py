@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import statistics
 import time
 from pathlib import Path
@@ -28,22 +29,27 @@ async def seconds(model: LanguageModel, rows: list[dict[str, object]], *, togeth
 
 
 async def run(arguments: argparse.Namespace) -> None:
-    rows: list[dict[str, object]] = [
-        {"prompt": f"Tell me about the number {index}.", "max_tokens": arguments.tokens, "ignore_eos": True}
-        for index in range(arguments.prompts)
-    ]
-    # Without sharing, so that what is measured is the batch and not the prefix cache.
+    numbers = itertools.count(100)
+
+    def fresh_rows() -> list[dict[str, object]]:
+        """Prompts that no run has had before: of what was computed earlier they share the chat template's pages only."""
+        return [
+            {"prompt": f"Tell me about the number {next(numbers)}.", "max_tokens": arguments.tokens, "ignore_eos": True}
+            for _ in range(arguments.prompts)
+        ]
+
     model = await pageloom.load(
         arguments.model,
         settings=RunnerSettings(prefer=arguments.adapter),
-        engine=EngineConfig(share_prefixes=False),
+        engine=EngineConfig(share_prefixes=not arguments.no_sharing),
     )
     print(f"adapter: {model.explain()['adapter']['description']}")
-    await seconds(model, rows, together=True)
+    await seconds(model, fresh_rows()[:2], together=True)
     pairs = []
     for _ in range(arguments.repeats):
-        pairs.append((await seconds(model, rows, together=True), await seconds(model, rows, together=False)))
-        rates = [len(rows) * arguments.tokens / elapsed for elapsed in pairs[-1]]
+        together = await seconds(model, fresh_rows(), together=True)
+        pairs.append((together, await seconds(model, fresh_rows(), together=False)))
+        rates = [arguments.prompts * arguments.tokens / elapsed for elapsed in pairs[-1]]
         print(f"together {rates[0]:.1f} tokens/s, one after another {rates[1]:.1f} tokens/s", flush=True)
     ratios = [together / alone for together, alone in pairs]
     print(
@@ -58,8 +64,9 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--adapter", choices=["gpu", "software"])
     parser.add_argument("--prompts", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=8)
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--no-sharing", action="store_true", help="compute the chat template anew for every prompt")
     asyncio.run(run(parser.parse_args()))
 
 
