@@ -32,7 +32,7 @@ async def run(arguments: argparse.Namespace) -> None:
     numbers = itertools.count(100)
 
     def fresh_rows() -> list[dict[str, object]]:
-        """Prompts that no run has had before: of what was computed earlier they share the chat template's pages only."""
+        """Prompts that no run has had: of what was computed before they share the chat template's pages only."""
         return [
             {"prompt": f"Tell me about the number {next(numbers)}.", "max_tokens": arguments.tokens, "ignore_eos": True}
             for _ in range(arguments.prompts)
