@@ -23,6 +23,8 @@ RUN_BY = {
     "pageloom tab": "e2e/test_tab_command.py",
     "pageloom batch": "tests/native/test_batch_command.py",
     "pageloom info": "e2e/test_info_command.py",
+    "pageloom check": "tests/native/test_check_command.py",
+    "pageloom bench": "tests/unit/test_bench_command.py",
 }
 """Where a command is run for real; the shell's own (`source`, `echo`) are run here."""
 
