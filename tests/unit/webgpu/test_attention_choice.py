@@ -7,15 +7,10 @@ import dataclasses
 import pytest
 
 from pageloom.backends.webgpu.device import DeviceInfo
-from pageloom.backends.webgpu.programs.attention_choice import (
-    AttentionBucket,
-    check_attention,
-    choose_attention,
-    decode_split,
-    decode_splits,
-    gpu_needs,
-    query_tile_tokens,
-)
+from pageloom.backends.webgpu.programs.attention_check import check_attention, decoder_form
+from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket, choose_attention, gpu_needs
+from pageloom.backends.webgpu.programs.attention_form import AttentionForm
+from pageloom.backends.webgpu.programs.attention_tiles import decode_tile
 from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.model.layer_ops import PagedAttention, Rope
 
@@ -35,18 +30,22 @@ SMOLLM2 = PagedAttention(0, "qkv", "out", 9, 3, 64, 0.125, None)
 BUCKET = AttentionBucket(max_tokens=256, max_sequences=16, max_query_len=256, max_kv_len=2048)
 
 
+def form_of(op: PagedAttention) -> AttentionForm:
+    return decoder_form(GPU, op, 16)
+
+
 def with_limit(name: str, value: int) -> DeviceInfo:
     return dataclasses.replace(GPU, limits={**LIMITS, name: value})
 
 
 def test_a_gpu_of_default_limits_runs_the_gpu_programs() -> None:
-    choice = choose_attention(GPU, SMOLLM2, BUCKET)
+    choice = choose_attention(GPU, form_of(SMOLLM2), BUCKET)
     assert choice.variant == "gpu"
     assert "idle" in choice.reasons["software"]
 
 
 def test_a_cpu_adapter_runs_the_programs_without_barriers() -> None:
-    choice = choose_attention(dataclasses.replace(GPU, adapter_class="software"), SMOLLM2, BUCKET)
+    choice = choose_attention(dataclasses.replace(GPU, adapter_class="software"), form_of(SMOLLM2), BUCKET)
     assert choice.variant == "software"
     assert "barriers" in choice.reasons["gpu"]
 
@@ -61,7 +60,7 @@ def test_a_cpu_adapter_runs_the_programs_without_barriers() -> None:
     ],
 )
 def test_a_gpu_too_small_for_the_gpu_programs_says_which_limit_stops_it(limit: str, value: int) -> None:
-    choice = choose_attention(with_limit(limit, value), SMOLLM2, BUCKET)
+    choice = choose_attention(with_limit(limit, value), form_of(SMOLLM2), BUCKET)
     assert choice.variant == "software"
     assert choice.reasons["gpu"].startswith(f"{limit} is {value}")
 
@@ -70,15 +69,16 @@ def test_a_gpu_too_small_for_the_gpu_programs_says_which_limit_stops_it(limit: s
 @pytest.mark.parametrize("group", [1, 2, 3, 4, 7, 8, 16, 32])
 def test_every_head_size_and_group_fits_the_least_workgroup_memory(head_size: int, group: int) -> None:
     op = dataclasses.replace(SMOLLM2, num_heads=2 * group, kv_num_heads=2, head_size=head_size)
-    for needs in gpu_needs(op, BUCKET, query_tile_tokens(op)):
+    for needs in gpu_needs(GPU, form_of(op), BUCKET):
         assert needs.workgroup_bytes <= 16384
         assert needs.workgroup_size[0] <= 256
 
 
 @pytest.mark.parametrize("window", [-1, 1, 2, 127, 128, 129, 130, 512, 5000])
 def test_the_splits_cover_a_window_wherever_it_starts(window: int) -> None:
-    op = dataclasses.replace(SMOLLM2, local_window_size=window)
-    split, splits = decode_split(op), decode_splits(op, 2048)
+    form = form_of(dataclasses.replace(SMOLLM2, local_window_size=window))
+    tile = decode_tile(form, GPU)
+    split, splits = tile.split, tile.splits(form, 2048)
     most = max(
         position // split - max(0, position + 1 - window if window > 0 else 0) // split + 1 for position in range(2048)
     )
@@ -89,7 +89,7 @@ def test_the_splits_cover_a_window_wherever_it_starts(window: int) -> None:
     ("change", "error", "reason"),
     [
         ({"head_size": 36}, NotSupported, "head size 36"),
-        ({"head_size": 264}, NotSupported, "head size 264"),
+        ({"head_size": 520}, NotSupported, "head size 520"),
         ({"rope": Rope(72, False, (1.0,) * 36)}, NotSupported, "rotary over 72 channels"),
         ({"q_norm": "q_norm"}, NotSupported, "only one of Q and K"),
         ({"num_heads": 8}, InvalidArgument, "8 query heads over 3 KV heads"),
