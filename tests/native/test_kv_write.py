@@ -176,7 +176,7 @@ async def test_new_tokens_are_attended_as_they_were_stored(device: Device) -> No
     ("op", "reason"),
     [
         (attention_op(2, 1, 36), "head size 36"),
-        (attention_op(2, 1, 264), "head size 520"),
+        (attention_op(2, 1, 520), "head size 520"),
         (attention_op(2, 1, 64, rope=rope_of(12, interleaved=True)), "rotary over 12 channels"),
     ],
 )
