@@ -13,6 +13,7 @@ from pageloom.backends.webgpu.programs.attention_form import AttentionForm, Scal
 from pageloom.backends.webgpu.programs.elements import element_kind
 from pageloom.backends.webgpu.programs.kv_write import KvWriteForm
 
+F32_BYTES = 4
 _INPUTS: dict[QkvMode, Literal["packed", "separate", "latent"]] = {
     QkvMode.PACKED: "packed",
     QkvMode.SEPARATE: "separate",
@@ -26,6 +27,11 @@ class Bounds:
 
     max_query_len: int
     max_kv_len: int
+
+
+def query_bytes(spec: PagedAttentionSpec, shape: PagedAttentionShape) -> int:
+    """Of the prepared queries, f32."""
+    return F32_BYTES * shape.num_tokens * spec.num_heads * shape.head_size
 
 
 def attention_bucket(shape: PagedAttentionShape, bounds: Bounds) -> AttentionBucket:

@@ -11,17 +11,18 @@ from pageloom.attention.paged.host_values import check_lengths, check_metadata
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.attention.tensors import Tensor, TensorInfo
 from pageloom.backends.webgpu.device import Device, Dispatch
-from pageloom.backends.webgpu.operators.direct import DirectCall
-from pageloom.backends.webgpu.operators.forms import Bounds, attention_bucket, attention_form
+from pageloom.backends.webgpu.operators.call import Call
+from pageloom.backends.webgpu.operators.direct import plan_direct
+from pageloom.backends.webgpu.operators.forms import Bounds, attention_bucket, attention_form, query_bytes
+from pageloom.backends.webgpu.operators.gather import dense_bytes, plan_gather_then_flash
 from pageloom.backends.webgpu.operators.operands import DeviceTensor, Operand, as_operand
 from pageloom.backends.webgpu.operators.tiers import Explanation, Tier, choose_tier
-from pageloom.backends.webgpu.operators.workspace import Workspace, check_binding
-from pageloom.backends.webgpu.program import Programs
-from pageloom.backends.webgpu.programs.attention_choice import Variant, why_not_gpu
+from pageloom.backends.webgpu.operators.workspace import Workspace, check_binding, why_not_bind
+from pageloom.backends.webgpu.program import PlannedDispatch, Programs
+from pageloom.backends.webgpu.programs.attention_choice import why_not_gpu
 from pageloom.errors import InvalidArgument, NotSupported
 
 ALIASES = {"key_cache_out": "key_cache", "value_cache_out": "value_cache"}
-VARIANTS: dict[Tier, Variant] = {"direct-gpu": "gpu", "direct-software": "software"}
 
 
 class RecordedPagedAttention:
@@ -135,10 +136,12 @@ class WebGpuPagedAttention:
                 outputs["log_sum_exp"] = lse
             commands: list[Dispatch] = []
             if shape.num_tokens:
-                call = DirectCall(self._device, workspace, self.spec, shape, tensors, output, lse)
+                call = Call(self._device, workspace, self.spec, shape, tensors, output, lse)
+                planned = _plan(call, explanation.tier, bounds)
+                pipelines = await asyncio.gather(*(self._programs.pipeline(one.key) for one in planned))
                 commands = [
-                    Dispatch(await self._programs.pipeline(one.key), one.buffers, one.grid, one.label)
-                    for one in call.plan(VARIANTS[explanation.tier], bounds)
+                    Dispatch(pipeline, one.buffers, one.grid, one.label)
+                    for pipeline, one in zip(pipelines, planned, strict=True)
                 ]
                 await self._device.settle()
             return RecordedPagedAttention(self._device, workspace, commands, tensors, outputs, explanation)
@@ -177,10 +180,16 @@ class WebGpuPagedAttention:
         form = attention_form(self._device.info, self.spec, shape, log_sum_exp=log_sum_exp)
         why_not: dict[Tier, str | None] = {
             "direct-gpu": why_not_gpu(self._device.info, form, attention_bucket(shape, bounds)),
-            "direct-software": None,
-            "gather-then-flash": "not yet",
+            "direct-software": why_not_bind(self._device, {"query in f32": query_bytes(self.spec, shape)}),
+            "gather-then-flash": why_not_bind(self._device, dense_bytes(self.spec, shape, bounds)),
         }
         return choose_tier(self._device.info, why_not, tier)
+
+
+def _plan(call: Call, tier: Tier, bounds: Bounds) -> list[PlannedDispatch]:
+    if tier == "gather-then-flash":
+        return plan_gather_then_flash(call, bounds)
+    return plan_direct(call, "gpu" if tier == "direct-gpu" else "software", bounds)
 
 
 def _integers(tensor: Tensor) -> list[int]:

@@ -14,10 +14,9 @@ def max_tiles(shape: PagedAttentionShape, tile_tokens: int) -> int:
     return shape.num_tokens // tile_tokens + shape.batch_size + 1
 
 
-def step_header(shape: PagedAttentionShape, tile_tokens: int) -> tuple[array.array[int], int]:
-    """(the header's words, words of the whole step buffer) for calls of this shape."""
+def _arrays(shape: PagedAttentionShape, tile_tokens: int) -> dict[str, int]:
     tokens, sequences = shape.num_tokens, shape.batch_size + 1
-    arrays = {
+    return {
         "POSITIONS": tokens,
         "SLOTS": tokens,
         "TOKEN_SEQUENCES": tokens,
@@ -26,14 +25,23 @@ def step_header(shape: PagedAttentionShape, tile_tokens: int) -> tuple[array.arr
         "BLOCK_TABLE": sequences * shape.max_blocks_per_sequence,
         "TILES": 3 * max_tiles(shape, tile_tokens),
     }
+
+
+def longest_array(shape: PagedAttentionShape, tile_tokens: int) -> int:
+    """Words of the longest array of the step: threads that fill it."""
+    return max(_arrays(shape, tile_tokens).values())
+
+
+def step_header(shape: PagedAttentionShape, tile_tokens: int) -> tuple[array.array[int], int]:
+    """(the header's words, words of the whole step buffer) for calls of this shape."""
     words = dict.fromkeys(HEADER, 0) | {
-        "NUM_TOKENS": tokens,
-        "NUM_SEQUENCES": sequences,
+        "NUM_TOKENS": shape.num_tokens,
+        "NUM_SEQUENCES": shape.batch_size + 1,
         "NUM_TILES": max_tiles(shape, tile_tokens),
         "MAX_BLOCKS": shape.max_blocks_per_sequence,
     }
     offset = len(HEADER)
-    for name, count in arrays.items():
+    for name, count in _arrays(shape, tile_tokens).items():
         words[name] = offset
         offset += count
     return array.array("i", [words[name] for name in HEADER]), offset

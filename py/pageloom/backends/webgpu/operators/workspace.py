@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pageloom.attention.tensors import Tensor, TensorInfo
 from pageloom.backends.webgpu.device import Buffer, Device
 from pageloom.backends.webgpu.operators.operands import DeviceTensor, Operand
@@ -46,13 +48,17 @@ class Workspace:
         self._owned = []
 
 
+def why_not_bind(device: Device, sizes: Mapping[str, int]) -> str | None:
+    """The reason why no shader of this device can bind buffers of these sizes whole, or None."""
+    limits = device.info.limits
+    for name, size in sizes.items():
+        for limit in ("maxStorageBufferBindingSize", "maxBufferSize"):
+            if size > limits[limit]:
+                return f"{name} takes {size} bytes, and {limit} is {limits[limit]}"
+    return None
+
+
 def check_binding(device: Device, name: str, size: int) -> None:
     """Raise `NotSupported` for a tensor or scratch that no shader of this device can bind whole."""
-    limits = device.info.limits
-    most = min(limits["maxStorageBufferBindingSize"], limits["maxBufferSize"])
-    if size > most:
-        raise NotSupported(
-            f"{name} takes {size} bytes; this device binds at most {most} (maxStorageBufferBindingSize): "
-            "split the batch, or spread the cache over several operators",
-            param=name,
-        )
+    if (reason := why_not_bind(device, {name: size})) is not None:
+        raise NotSupported(f"{reason}: split the batch, or its cache, over several calls", param=name)

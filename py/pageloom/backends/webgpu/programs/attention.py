@@ -16,6 +16,7 @@ from pageloom.backends.webgpu.programs.attention_tiles import (
     DECODE_LANES,
     DECODE_WORKGROUP,
     PREFETCHED,
+    PREFILL_OWN_ROWS,
     STATISTICS,
     decode_tile,
     partials_bytes,
@@ -113,7 +114,7 @@ def _prefill(
         **form.parameters(),
         tile_tokens=tile_tokens,
         heads_per_group=tile.heads_per_group,
-        own_rows=tile.own_rows,
+        own_rows=PREFILL_OWN_ROWS,
         keys=tile.keys,
     )
     bindings = bound(

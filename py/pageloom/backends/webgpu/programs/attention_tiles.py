@@ -19,6 +19,8 @@ PREFETCHED = 8
 """Values that a decode thread asks for at once."""
 
 PREFILL_ROWS = 64
+PREFILL_OWN_ROWS = 2
+"""Query rows of a prefill thread; 8 threads share each row. More would spill where heads are wide."""
 PREFERRED_BYTES = 24576
 """Workgroup memory that leaves room for several workgroups on a GPU's core."""
 
@@ -110,11 +112,9 @@ def query_tile_tokens(form: AttentionForm) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PrefillTile:
-    """A prefill workgroup: a query tile times up to `heads_per_group` heads, `keys` keys at a time. A thread owns
-    `own_rows` rows, and 8 threads share each."""
+    """A prefill workgroup: a query tile times up to `heads_per_group` heads, `keys` keys at a time."""
 
     heads_per_group: int
-    own_rows: int
     keys: int
     threads: int
     workgroup_bytes: int
@@ -132,11 +132,10 @@ def prefill_tile(form: AttentionForm, info: DeviceInfo, tile_tokens: int) -> Pre
 
 def _prefill_tile(form: AttentionForm, tile_tokens: int, keys: int) -> PrefillTile:
     heads = even_parts(form.group, max(1, PREFILL_ROWS // tile_tokens))
-    own_rows = 4 if form.v_head_size <= 256 else 2
-    blocks = -(-tile_tokens * heads // own_rows)
+    blocks = -(-tile_tokens * heads // PREFILL_OWN_ROWS)
     staged = GROUP_BYTES[form.key_kind] * keys * (form.head_size // 4 + 1)
     if form.value_kind != form.key_kind:
         staged += GROUP_BYTES[form.value_kind] * keys * (form.head_size // 4 + 1)
-    weights = 4 * blocks * own_rows * (keys + 1)
-    shares = 4 * blocks * own_rows * 8
-    return PrefillTile(heads, own_rows, keys, 8 * blocks, 4 * keys + staged + weights + shares)
+    weights = 4 * blocks * PREFILL_OWN_ROWS * (keys + 1)
+    shares = 4 * blocks * PREFILL_OWN_ROWS * 8
+    return PrefillTile(heads, keys, 8 * blocks, 4 * keys + staged + weights + shares)
