@@ -34,6 +34,10 @@ def test_reads_and_submits_keep_their_order(in_browser: InBrowser) -> None:
     assert in_browser("gpu_checks.ordered_reads") == [[1, 2, 3, 4], [2, 4, 6, 8], [4, 8, 12, 16]]
 
 
+def test_a_grid_may_come_from_a_buffer(in_browser: InBrowser) -> None:
+    assert in_browser("gpu_checks.indirect_grids") == [4, 2, 1]
+
+
 def test_a_recording_is_timed_by_the_gpu_and_runs_once(in_browser: InBrowser) -> None:
     found = in_browser("gpu_checks.timed")
     assert found["values"] == [4, 8]

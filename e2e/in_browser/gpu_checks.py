@@ -103,6 +103,21 @@ async def ordered_reads() -> list[list[int]]:
     return [list(memoryview(found[name]).cast("I")) for name in ("before", "once", "twice")]
 
 
+async def indirect_grids() -> list[int]:
+    """What a buffer of ones holds after a doubling dispatch of as many workgroups as another buffer says: 1, then 2."""
+    device = await open_device()
+    pipeline = await device.pipeline(DOUBLE)
+    buffer, grid = device.buffer(4 * 192), device.buffer(16)
+    device.write(buffer, 0, array.array("I", [1] * 192))
+    recording = device.record([Dispatch(pipeline, (buffer,), (3, 1, 1), indirect=grid)])
+    for groups in (1, 2):
+        device.write(grid, 0, array.array("I", [groups, 1, 1]))
+        device.submit(recording)
+    found = memoryview(await device.read(buffer, 0, buffer.size)).cast("I")
+    device.close()
+    return [found[0], found[64], found[128]]
+
+
 async def refusals() -> list[list[str]]:
     """What a bad shader, a buffer past the limit, and a dispatch with a missing buffer raise."""
     device = await open_device()

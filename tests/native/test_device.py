@@ -16,6 +16,11 @@ from pageloom.backends.webgpu.native import NativeDevice
 from pageloom.errors import BadModelFile, DeviceError, DeviceLost, InvalidArgument, OutOfMemory
 from pageloom.model.source import BytesSource
 
+COUNT_GROUPS = """
+@group(0) @binding(0) var<storage, read_write> count: atomic<u32>;
+@compute @workgroup_size(1)
+fn main() { atomicAdd(&count, 1u); }
+"""
 DOUBLE = """
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
 @compute @workgroup_size(64)
@@ -91,6 +96,18 @@ async def test_a_device_without_a_clock_runs_a_recording_and_tells_no_time(
     recording = device.record([Dispatch(await device.pipeline(DOUBLE), (buffer,), (1, 1, 1))])
     assert await device.time(recording) is None
     assert struct.unpack("<I", await device.read(buffer, 0, 4)) == (6,)
+
+
+async def test_a_grid_may_come_from_a_buffer_that_an_earlier_dispatch_wrote(device: NativeDevice) -> None:
+    count, double = await device.pipeline(COUNT_GROUPS), await device.pipeline(DOUBLE)
+    grid, counter = device.buffer(16), device.buffer(16)
+    device.write(grid, 0, array.array("I", [1, 2, 1]))
+    counting = Dispatch(count, (counter,), (64, 64, 64), "count", indirect=grid)
+    recording = device.record([Dispatch(double, (grid,), (1, 1, 1)), counting])
+    for groups in (2 * 4 * 2, 4 * 8 * 4):
+        device.write(counter, 0, bytes(16))
+        device.submit(recording)
+        assert struct.unpack("<I", await device.read(counter, 0, 4)) == (groups,)
 
 
 async def test_data_may_be_anything_with_the_buffer_protocol(device: NativeDevice) -> None:

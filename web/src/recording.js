@@ -1,4 +1,7 @@
-/** @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} BoundDispatch */
+/**
+ * @typedef {[number, number, number] | GPUBuffer} Grid  Workgroups a dimension, or the buffer whose first words they are.
+ * @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: Grid}} BoundDispatch
+ */
 /** @typedef {[source: GPUBuffer, sourceOffset: number, target: GPUBuffer, targetOffset: number, size: number]} Copy */
 
 /** Commands written down once, with their bind groups made, and encoded again each time they are submitted. */
@@ -29,13 +32,34 @@ export class Recording {
    * @param {GPUBuffer[]} buffers
    */
   dispatch(pipeline, x, y, z, label, ...buffers) {
+    this.#add(pipeline, [x, y, z], label, buffers);
+  }
+
+  /**
+   * Adds a dispatch whose grid is what `grid` holds when it runs.
+   * @param {GPUComputePipeline} pipeline
+   * @param {GPUBuffer} grid
+   * @param {string} label
+   * @param {GPUBuffer[]} buffers
+   */
+  dispatchIndirect(pipeline, grid, label, ...buffers) {
+    this.#add(pipeline, grid, label, buffers);
+  }
+
+  /**
+   * @param {GPUComputePipeline} pipeline
+   * @param {Grid} grid
+   * @param {string} label
+   * @param {GPUBuffer[]} buffers
+   */
+  #add(pipeline, grid, label, buffers) {
     const layout = this.#layouts.get(pipeline) ?? pipeline.getBindGroupLayout(0);
     this.#layouts.set(pipeline, layout);
     const entries = buffers.map((buffer, binding) => ({ binding, resource: { buffer } }));
     const bindGroup = this.#device.createBindGroup({ label, layout, entries });
     const last = this.#runs.at(-1);
-    if (last && 'dispatches' in last) last.dispatches.push({ pipeline, bindGroup, grid: [x, y, z] });
-    else this.#runs.push({ dispatches: [{ pipeline, bindGroup, grid: [x, y, z] }] });
+    if (last && 'dispatches' in last) last.dispatches.push({ pipeline, bindGroup, grid });
+    else this.#runs.push({ dispatches: [{ pipeline, bindGroup, grid }] });
   }
 
   /**
@@ -95,7 +119,8 @@ function encodePass(encoder, dispatches, timestampWrites) {
     if (pipeline !== current) pass.setPipeline(pipeline);
     current = pipeline;
     pass.setBindGroup(0, bindGroup);
-    pass.dispatchWorkgroups(grid[0], grid[1], grid[2]);
+    if (Array.isArray(grid)) pass.dispatchWorkgroups(...grid);
+    else pass.dispatchWorkgroupsIndirect(grid, 0);
   }
   pass.end();
 }

@@ -152,7 +152,10 @@ class BrowserDevice:
             dispatch, copy = recording.dispatch, recording.copy
             # Plain arguments: turning a dictionary into a JavaScript object costs more than making a bind group.
             for one in commands:
-                if isinstance(one, Dispatch):
+                if isinstance(one, Dispatch) and one.indirect is not None:
+                    grid = _buffer(one.indirect)
+                    recording.dispatchIndirect(_handle(one.pipeline), grid, one.label, *map(_buffer, one.buffers))
+                elif isinstance(one, Dispatch):
                     dispatch(_handle(one.pipeline), *one.grid, one.label, *map(_buffer, one.buffers))
                 else:
                     source, target = _buffer(one.source), _buffer(one.target)

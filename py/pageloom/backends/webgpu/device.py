@@ -69,12 +69,17 @@ class Pipeline(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One dispatch: `buffers[i]` is binding i of group 0 (the whole buffer); `grid` counts workgroups a dimension."""
+    """One dispatch: `buffers[i]` is binding i of group 0 (the whole buffer); `grid` counts workgroups a dimension.
+
+    With `indirect`, the grid is what the first three words of that buffer hold when the dispatch runs, and `grid` only
+    bounds it. A grid with a 0, or with more than the device's most workgroups a dimension, runs nothing.
+    """
 
     pipeline: Pipeline
     buffers: tuple[Buffer, ...]
     grid: tuple[int, int, int]
     label: str = ""
+    indirect: Buffer | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,8 @@ class NativeDevice:
             for binding, buffer in enumerate(command.buffers)
         ]
         bind_group = self._handle.create_bind_group(label=command.label, layout=pipeline.layout, entries=entries)
-        return pipeline.handle, bind_group, command.grid
+        indirect = None if command.indirect is None else _handle(command.indirect)
+        return pipeline.handle, bind_group, command.grid, indirect
 
     def _check_present(self) -> None:
         if self._lost is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-BoundDispatch = tuple[Any, Any, tuple[int, int, int]]  # pipeline, bind group, grid
+BoundDispatch = tuple[Any, Any, tuple[int, int, int], Any]  # pipeline, bind group, grid, buffer of the grid or None
 ResolvedCopy = tuple[Any, int, Any, int, int]  # source, its offset, target, its offset, bytes
 
 
@@ -35,12 +35,15 @@ class ComputePass(list[BoundDispatch]):
     def encode(self, encoder: Any, timestamp_writes: Any = None) -> None:
         compute = encoder.begin_compute_pass(timestamp_writes=timestamp_writes)
         current = None
-        for pipeline, bind_group, grid in self:
+        for pipeline, bind_group, grid, indirect in self:
             if pipeline is not current:
                 compute.set_pipeline(pipeline)
                 current = pipeline
             compute.set_bind_group(0, bind_group)
-            compute.dispatch_workgroups(*grid)
+            if indirect is None:
+                compute.dispatch_workgroups(*grid)
+            else:
+                compute.dispatch_workgroups_indirect(indirect, 0)
         compute.end()
 
 

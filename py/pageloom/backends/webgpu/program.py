@@ -28,12 +28,14 @@ class ProgramKey:
 
 @dataclass(frozen=True, slots=True)
 class PlannedDispatch:
-    """A dispatch before its program is compiled. The grid is an upper bound; the shader checks its bounds itself."""
+    """A dispatch before its program is compiled. The grid is an upper bound, which an `indirect` one stays within; the
+    shader checks its bounds itself."""
 
     key: ProgramKey
     buffers: tuple[Buffer, ...]
     grid: tuple[int, int, int]
     label: str
+    indirect: Buffer | None = None
 
 
 class Programs(Protocol):

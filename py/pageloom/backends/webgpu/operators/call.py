@@ -15,7 +15,7 @@ from pageloom.backends.webgpu.operators.step import longest_array, step_header
 from pageloom.backends.webgpu.operators.workspace import Workspace
 from pageloom.backends.webgpu.program import PlannedDispatch
 from pageloom.backends.webgpu.programs.elements import element_kind
-from pageloom.backends.webgpu.programs.prepare import factor_sizes, plan_pack_factors, plan_prepare_metadata
+from pageloom.backends.webgpu.programs.prepare import DecodeGrid, factor_sizes, plan_pack_factors, plan_prepare_metadata
 
 _SECTIONS = {
     "sinks": "head_sink",
@@ -47,8 +47,8 @@ class Call:
         """The buffer of an input, or None where it was not given."""
         return self.tensors[name].buffer if name in self.tensors else None
 
-    def prepare(self, tile_tokens: int) -> tuple[Buffer, PlannedDispatch]:
-        """The step buffer, and the dispatch that fills it from the call's integer tensors."""
+    def prepare(self, tile_tokens: int, decode_grid: DecodeGrid | None = None) -> tuple[Buffer, PlannedDispatch]:
+        """The step buffer, and the dispatch that fills it, and `decode_grid`, from the call's integer tensors."""
         shape = self.shape
         header, words = step_header(shape, tile_tokens)
         step = self.workspace.scratch("step", 4 * words)
@@ -65,6 +65,7 @@ class Call:
             block_size=shape.block_size,
             tile_tokens=tile_tokens,
             num_items=longest_array(shape, tile_tokens),
+            decode_grid=decode_grid,
         )
         return step, planned
 

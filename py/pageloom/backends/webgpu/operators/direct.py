@@ -15,9 +15,10 @@ from pageloom.backends.webgpu.operators.forms import (
 from pageloom.backends.webgpu.program import PlannedDispatch
 from pageloom.backends.webgpu.programs.attention import plan_attention
 from pageloom.backends.webgpu.programs.attention_choice import Variant
-from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers
-from pageloom.backends.webgpu.programs.attention_tiles import partials_bytes, query_tile_tokens
+from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers, AttentionForm
+from pageloom.backends.webgpu.programs.attention_tiles import decode_tile, partials_bytes, query_tile_tokens
 from pageloom.backends.webgpu.programs.kv_write import KvWriteBuffers, plan_kv_write_parts
+from pageloom.backends.webgpu.programs.prepare import DecodeGrid
 
 
 def plan_direct(call: Call, variant: Variant, bounds: Bounds) -> list[PlannedDispatch]:
@@ -25,7 +26,8 @@ def plan_direct(call: Call, variant: Variant, bounds: Bounds) -> list[PlannedDis
     shape, workspace = call.shape, call.workspace
     form = attention_form(call.info, call.spec, shape, log_sum_exp=call.log_sum_exp is not None)
     bucket, tile_tokens = attention_bucket(shape, bounds), query_tile_tokens(form)
-    step, prepare = call.prepare(tile_tokens)
+    decode_grid = _decode_grid(call, form, bucket.max_kv_len) if variant == "gpu" and bounds.is_loose else None
+    step, prepare = call.prepare(tile_tokens, decode_grid)
     factors, pack = call.factors()
     query = workspace.scratch("query in f32", query_bytes(call.spec, shape))
     partials = partials_bytes(form, bucket.max_sequences, bucket.max_kv_len) if variant == "gpu" else 0
@@ -40,9 +42,21 @@ def plan_direct(call: Call, variant: Variant, bounds: Bounds) -> list[PlannedDis
         sums=workspace.scratch("sums in f32", F32_BYTES * call.output.info.num_elements) if needs_sums else None,
         factors=factors if form.factors else None,
         log_sum_exp=call.log_sum_exp.buffer if call.log_sum_exp else None,
+        decode_grid=decode_grid.buffer if decode_grid else None,
     )
     attend = plan_attention(call.info, form, buffers, bucket=bucket, tile_tokens=tile_tokens, variant=variant)
     return [prepare, *pack, *_plan_write(call, query, step, factors), *attend]
+
+
+def _decode_grid(call: Call, form: AttentionForm, max_kv_len: int) -> DecodeGrid:
+    tile = decode_tile(form, call.info)
+    return DecodeGrid(
+        buffer=call.workspace.scratch("decode grid", 12),
+        groups=form.kv_num_heads * tile.parts(form),
+        split=tile.split,
+        num_splits=tile.splits(form, max_kv_len),
+        window=form.window,
+    )
 
 
 def _plan_write(call: Call, query: Buffer, step: Buffer, factors: Buffer | None) -> list[PlannedDispatch]:

@@ -23,10 +23,14 @@ _INPUTS: dict[QkvMode, Literal["packed", "separate", "latent"]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Upper bounds of all calls that one recording serves: new tokens, and keys, of one sequence."""
+    """Upper bounds of all calls that one recording serves: new tokens, and keys, of one sequence.
+
+    `is_loose` where the bound on keys is the table's capacity, for want of a better one.
+    """
 
     max_query_len: int
     max_kv_len: int
+    is_loose: bool
 
 
 def query_bytes(spec: PagedAttentionSpec, shape: PagedAttentionShape) -> int:

@@ -140,7 +140,7 @@ class WebGpuPagedAttention:
                 planned = _plan(call, explanation.tier, bounds)
                 pipelines = await asyncio.gather(*(self._programs.pipeline(one.key) for one in planned))
                 commands = [
-                    Dispatch(pipeline, one.buffers, one.grid, one.label)
+                    Dispatch(pipeline, one.buffers, one.grid, one.label, one.indirect)
                     for pipeline, one in zip(pipelines, planned, strict=True)
                 ]
                 await self._device.settle()
@@ -172,7 +172,7 @@ class WebGpuPagedAttention:
         cumulative, past = operands["cumulative_sequence_length"], operands["past_seqlens"]
         if isinstance(cumulative, Tensor) and isinstance(past, Tensor):
             check_lengths(shape, _integers(cumulative), _integers(past))
-        return shape, Bounds(query_bound, kv_bound), operands
+        return shape, Bounds(query_bound, kv_bound, is_loose=not entries[1]), operands
 
     def _explained(
         self, shape: PagedAttentionShape, bounds: Bounds, tier: Tier | None, log_sum_exp: bool

@@ -85,7 +85,7 @@ def _decode(
     grid = (form.kv_num_heads * tile.parts(form), splits, bucket.max_sequences)
     if single:
         bindings = bound(*inputs, buffers.output, buffers.step, buffers.factors, buffers.log_sum_exp)
-        return [PlannedDispatch(key, bindings, grid, "attention decode")]
+        return [PlannedDispatch(key, bindings, grid, "attention decode", buffers.decode_grid)]
     needed = partials_bytes(form, bucket.max_sequences, bucket.max_kv_len)
     if buffers.partials is None or buffers.partials.size < needed:
         given = "none" if buffers.partials is None else f"{buffers.partials.size} bytes"
@@ -100,7 +100,9 @@ def _decode(
     )
     joined = bound(buffers.partials, buffers.output, buffers.step, buffers.factors, buffers.log_sum_exp)
     return [
-        PlannedDispatch(key, bound(*inputs, buffers.partials, buffers.step), grid, "attention decode"),
+        PlannedDispatch(
+            key, bound(*inputs, buffers.partials, buffers.step), grid, "attention decode", buffers.decode_grid
+        ),
         PlannedDispatch(reduce, joined, (form.num_heads, bucket.max_sequences, 1), "attention reduce"),
     ]
 

@@ -55,6 +55,7 @@ class AttentionBuffers:
 
     `query` is f32 `[max_tokens, num_heads * head_size]`, `output` `[max_tokens, num_heads * v_head_size]`. `sums` is
     scratch of the output's shape in f32, for programs that need it; `log_sum_exp` f32 `[max_tokens, num_heads]`.
+    `decode_grid` holds the decode program's grid where the device finds it.
     """
 
     query: Buffer
@@ -66,6 +67,7 @@ class AttentionBuffers:
     sums: Buffer | None = None
     factors: Buffer | None = None
     log_sum_exp: Buffer | None = None
+    decode_grid: Buffer | None = None
 
 
 def bound(*buffers: Buffer | None) -> tuple[Buffer, ...]:

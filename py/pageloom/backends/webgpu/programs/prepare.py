@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pageloom.backends.webgpu.device import Buffer
 from pageloom.backends.webgpu.limits import split_grid
@@ -13,6 +14,18 @@ from pageloom.backends.webgpu.programs.elements import ElementKind
 WORKGROUP = 64
 FACTORS = ("sinks", "q_norm", "k_norm", "k_scale", "v_scale")
 """The sections of `factors` in the order in which `factors.wgsl.j2` lays them out."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeGrid:
+    """The decode program's grid, to be found on the device and written to `buffer`: `groups` by the splits that the
+    call needs, at most `num_splits`, by the sequences."""
+
+    buffer: Buffer
+    groups: int
+    split: int
+    num_splits: int
+    window: int
 
 
 def plan_prepare_metadata(
@@ -26,16 +39,22 @@ def plan_prepare_metadata(
     block_size: int,
     tile_tokens: int,
     num_items: int,
+    decode_grid: DecodeGrid | None = None,
 ) -> PlannedDispatch:
-    """Fill `step`, whose header is there, from an operator's tensors. `num_items` is the longest array of the step."""
+    """Fill `step`, whose header is there, and `decode_grid`, from an operator's tensors. `num_items` is the longest
+    array of the step."""
     key = ProgramKey.of(
         "paged_attention/prepare_metadata.wgsl.j2",
         slot_mapping=slot_mapping is not None,
         block_size=block_size,
         tile_tokens=tile_tokens,
+        split=decode_grid.split if decode_grid else 0,
+        decode_groups=decode_grid.groups if decode_grid else 0,
+        num_splits=decode_grid.num_splits if decode_grid else 0,
+        window=decode_grid.window if decode_grid else 0,
         workgroup_size=WORKGROUP,
     )
-    buffers = bound(cumulative, past, table, slot_mapping, bounds, step)
+    buffers = bound(cumulative, past, table, slot_mapping, bounds, step, decode_grid.buffer if decode_grid else None)
     return PlannedDispatch(key, buffers, split_grid(-(-num_items // WORKGROUP)), "prepare metadata")
 
 
