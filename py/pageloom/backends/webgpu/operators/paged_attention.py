@@ -10,13 +10,14 @@ from pageloom.attention.paged.check import PagedAttentionShape, check_shapes
 from pageloom.attention.paged.host_values import check_lengths, check_metadata
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.attention.tensors import Tensor, TensorInfo
+from pageloom.attention.tiers import Explanation
 from pageloom.backends.webgpu.device import Device, Dispatch
 from pageloom.backends.webgpu.operators.call import Call
 from pageloom.backends.webgpu.operators.direct import plan_direct
 from pageloom.backends.webgpu.operators.forms import Bounds, attention_bucket, attention_form, query_bytes
 from pageloom.backends.webgpu.operators.gather import dense_bytes, plan_gather_then_flash
 from pageloom.backends.webgpu.operators.operands import DeviceTensor, Operand, as_operand
-from pageloom.backends.webgpu.operators.tiers import Explanation, Tier, choose_tier
+from pageloom.backends.webgpu.operators.tiers import Tier, choose_tier
 from pageloom.backends.webgpu.operators.workspace import Workspace, check_binding, why_not_bind
 from pageloom.backends.webgpu.program import PlannedDispatch, Programs
 from pageloom.backends.webgpu.programs.attention_choice import why_not_gpu
@@ -40,7 +41,7 @@ class RecordedPagedAttention:
         commands: Sequence[Dispatch],
         inputs: dict[str, DeviceTensor],
         outputs: dict[str, DeviceTensor],
-        explanation: Explanation,
+        explanation: Explanation[Tier],
     ) -> None:
         self._device = device
         self._workspace = workspace
@@ -75,7 +76,7 @@ class WebGpuPagedAttention:
         self._programs = programs
         self.spec = spec
 
-    def explain(self, *, tier: Tier | None = None, log_sum_exp: bool = False, **inputs: Any) -> Explanation:
+    def explain(self, *, tier: Tier | None = None, log_sum_exp: bool = False, **inputs: Any) -> Explanation[Tier]:
         """The tier that would run such a call, and the reason against every faster one. Raises as `run` does."""
         shape, bounds, _ = self._checked(inputs)
         return self._explained(shape, bounds, tier, log_sum_exp)
@@ -176,7 +177,7 @@ class WebGpuPagedAttention:
 
     def _explained(
         self, shape: PagedAttentionShape, bounds: Bounds, tier: Tier | None, log_sum_exp: bool
-    ) -> Explanation:
+    ) -> Explanation[Tier]:
         form = attention_form(self._device.info, self.spec, shape, log_sum_exp=log_sum_exp)
         why_not: dict[Tier, str | None] = {
             "direct-gpu": why_not_gpu(self._device.info, form, attention_bucket(shape, bounds)),
