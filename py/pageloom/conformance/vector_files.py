@@ -12,7 +12,6 @@ from pathlib import Path
 from pageloom.attention.cases.case import Case, Operator
 from pageloom.attention.cases.matrix import all_cases
 from pageloom.attention.vectors import write_vector
-from pageloom.conformance.unsupported import why_skipped
 
 INDEX = "index.json"
 
@@ -25,13 +24,12 @@ def write_vectors(
 
 
 def write_published(operator: Operator, folder: Path, *, most_bytes: int, most_bytes_of_one: int) -> list[str]:
-    """Write what a page publishes: of the quick cases that a browser's GPU can be asked those that `choose` picks."""
+    """Write what a page publishes: of the quick cases those that `choose` picks."""
     files: list[tuple[str, Operator, bytes]] = []
     for case in all_cases(operator=operator, quick=True):
-        if not why_skipped(case.needs):
-            data = write_vector(case.vector())
-            if len(data) <= most_bytes_of_one:
-                files.append((case.name, case.operator, data))
+        data = write_vector(case.vector())
+        if len(data) <= most_bytes_of_one:
+            files.append((case.name, case.operator, data))
     names = choose([(name, len(data)) for name, _, data in files], most_bytes)
     return _write((file for file in files if file[0] in names), folder)
 
