@@ -18,7 +18,11 @@ REFUSALS = {
     "group_query/bias/spare_columns": "must be equal to total_sequence_length",
     "onnx/negative_scale": "scale must be greater than 0",
 }
-REFUSED_NEEDS = {"bfloat16": "NOT_IMPLEMENTED|can't be converted", "qk_norm": "not supported"}
+REFUSED_NEEDS = {
+    "bfloat16": "NOT_IMPLEMENTED|can't be converted",
+    "qk_norm": "not supported",
+    "mixed_cache": "INVALID_GRAPH|Type Error",
+}
 
 
 def refusal(case: Case) -> str | None:

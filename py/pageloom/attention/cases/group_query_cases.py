@@ -8,17 +8,33 @@ from typing import Any
 
 from pageloom.attention.cases.case import Case, Inputs
 from pageloom.attention.cases.group_query_inputs import GroupQueryProblem, expected_outputs, make_inputs
-from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
+from pageloom.attention.group_query.spec import SIDES, GroupQueryAttentionSpec
 
 _SPEC_FIELDS = {field.name for field in fields(GroupQueryAttentionSpec)}
 QUANTIZED: tuple[tuple[str, dict[str, Any]], ...] = tuple(
     (
         f"int{bits}_{kind.lower()}",
-        {"element": f"int{bits}", "kv_cache_bit_width": bits, "k_quant_type": kind, "v_quant_type": kind},
+        {"k_element": f"int{bits}", "v_element": f"int{bits}", "kv_cache_bit_width": bits, "k_quant_type": kind,
+         "v_quant_type": kind},
     )
     for bits in (8, 4)
     for kind in ("PER_TENSOR", "PER_CHANNEL")
-)
+)  # fmt: skip
+MIXED: tuple[tuple[str, dict[str, Any]], ...] = (
+    (
+        "int8_keys_int4_values",
+        {"k_element": "int8", "k_quant_type": "PER_CHANNEL", "k_cache_bit_width": 8, "v_element": "int4",
+         "v_quant_type": "PER_TENSOR", "v_cache_bit_width": 4},
+    ),
+    (
+        "int4_keys_int8_values",
+        {"k_element": "int4", "k_quant_type": "PER_TENSOR", "v_element": "int8", "v_quant_type": "PER_CHANNEL",
+         "kv_cache_bit_width": 4, "v_cache_bit_width": 8},
+    ),
+    ("float_keys", {"v_element": "int8", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 8}),
+    ("float_values", {"k_element": "int4", "k_quant_type": "PER_CHANNEL", "kv_cache_bit_width": 4}),
+)  # fmt: skip
+"""K and V stored differently."""
 
 
 def group_query_case(
@@ -65,10 +81,11 @@ def _needs(problem: GroupQueryProblem) -> frozenset[str]:
         "qk_output": spec.qk_output > 0,
         "query_seqlens": bool(problem.chunks),
         "sliding_window_cache": spec.sliding_window_cache,
-        f"{problem.element}_cache": problem.element is not None,
+        "mixed_cache": problem.storage("k") != problem.storage("v"),
         problem.dtype: True,
     }
-    return frozenset(name for name, used in present.items() if used)
+    elements = {problem.storage(side).element for side in SIDES if problem.storage(side).quantized}
+    return frozenset(name for name, used in present.items() if used) | {f"{element}_cache" for element in elements}
 
 
 def cases() -> Iterator[Case]:
@@ -77,6 +94,7 @@ def cases() -> Iterator[Case]:
     yield from _features()
     yield from _ragged()
     yield from _quantized()
+    yield from _mixed()
     yield from _sliding()
 
 
@@ -213,6 +231,15 @@ def _quantized() -> Iterator[Case]:
         yield group_query_case(f"{name}/sink_window", rows=1, totals=(90, 90), capacity=90, head_sink=True,
                                local_window_size=20, **kind)  # fmt: skip
         yield group_query_case(f"{name}/float16", rows=1, totals=(40, 40), capacity=64, dtype="float16", **kind)
+
+
+def _mixed() -> Iterator[Case]:
+    for name, kind in MIXED:
+        yield group_query_case(f"mixed/{name}/prompt", rows=19, totals=(19, 7), capacity=24, quick=True, **kind)
+        yield group_query_case(
+            f"mixed/{name}/decode", rows=1, totals=(40, 9), capacity=48, do_rotary=True, quick=True, **kind
+        )
+        yield group_query_case(f"mixed/{name}/packed", rows=5, totals=(40,), capacity=48, packed=True, **kind)
 
 
 def _sliding() -> Iterator[Case]:

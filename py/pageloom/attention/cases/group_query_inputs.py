@@ -21,7 +21,7 @@ from pageloom.attention.cases.data import (
 )
 from pageloom.attention.group_query.check import check_shapes
 from pageloom.attention.group_query.reference import group_query_attention, prepared_qkv
-from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
+from pageloom.attention.group_query.spec import SIDES, GroupQueryAttentionSpec, Side
 from pageloom.attention.kv_quantization import spread_scale
 from pageloom.attention.numerics.dtypes import (
     NUMPY_DTYPES,
@@ -43,7 +43,7 @@ class GroupQueryProblem:
       leave it away; `capacity`: rows of the past, 0 for just the past, None for no past at all.
     - `bias`: batch and head dimensions of the bias, or None, and `bias_spare` columns beyond the total;
       `shared`: key and value are empty.
-    - `element`: of a quantised cache, or None.
+    - `k_element`, `v_element`: of quantised caches, or None.
     """
 
     spec: GroupQueryAttentionSpec
@@ -53,7 +53,8 @@ class GroupQueryProblem:
     chunks: tuple[int, ...] = ()
     capacity: int | None = None
     dtype: DType = "float32"
-    element: Element | None = None
+    k_element: Element | None = None
+    v_element: Element | None = None
     packed: bool = False
     shared: bool = False
     rotary_dim: int = 0
@@ -65,11 +66,11 @@ class GroupQueryProblem:
     magnitude: float = 1.0
     poison: Poison = "nan"
 
-    @property
-    def storage(self) -> CacheStorage:
-        """How K and V are cached."""
+    def storage(self, side: Side) -> CacheStorage:
+        """How one side is cached."""
         default: Any = self.dtype
-        return CacheStorage(self.element or default, self.spec.k_quant_type)
+        element = self.k_element if side == "k" else self.v_element
+        return CacheStorage(element or default, self.spec.quant_type(side))
 
 
 def make_inputs(problem: GroupQueryProblem, rng: np.random.Generator) -> Inputs:
@@ -93,9 +94,9 @@ def make_inputs(problem: GroupQueryProblem, rng: np.random.Generator) -> Inputs:
         inputs["query_seqlens"] = np.array(problem.chunks, np.int32)
     if problem.capacity is not None:
         inputs |= _past(problem, rng, problem.capacity or total - problem.rows)
-    if problem.storage.quantized:
-        for side in ("k", "v"):
-            inputs[f"{side}_scale"] = cache_scale(rng, problem.storage, spec.kv_num_heads, problem.head_size)
+    for side in SIDES:
+        if problem.storage(side).quantized:
+            inputs[f"{side}_scale"] = cache_scale(rng, problem.storage(side), spec.kv_num_heads, problem.head_size)
     if spec.do_rotary:
         cos, sin = rotary_caches(total + problem.rows + problem.position_offset, problem.rotary_dim // 2, dtype)
         inputs |= {"cos_cache": cos, "sin_cache": sin}
@@ -126,10 +127,11 @@ def _past_lengths(problem: GroupQueryProblem) -> list[int]:
 
 def _past(problem: GroupQueryProblem, rng: np.random.Generator, capacity: int) -> Inputs:
     """past_key and past_value: poison but for the rows of past tokens."""
-    spec, storage = problem.spec, problem.storage
+    spec = problem.spec
     inputs: Inputs = {}
-    width = storage.row_width(problem.head_size)
-    for name in ("past_key", "past_value"):
+    for side, name in zip(SIDES, ("past_key", "past_value"), strict=True):
+        storage = problem.storage(side)
+        width = storage.row_width(problem.head_size)
         past = poisoned(rng, (len(problem.totals), spec.kv_num_heads, capacity, width), storage.element, problem.poison)
         for row, length in enumerate(_past_lengths(problem)):
             kept = spec.resident_length(length, capacity) if spec.sliding_window_cache else length
@@ -144,7 +146,7 @@ def _past(problem: GroupQueryProblem, rng: np.random.Generator, capacity: int) -
 
 def settle_codes(problem: GroupQueryProblem, rng: np.random.Generator, inputs: Inputs) -> None:
     """Redraw new K and V, in place, until no implementation can disagree about a code of a quantised cache."""
-    if not problem.storage.quantized or problem.shared:
+    if problem.shared:
         return
     spec, rows = problem.spec, (len(problem.totals), problem.rows)
     shape = check_shapes(spec, describe_all(inputs), max(problem.totals))
@@ -155,7 +157,7 @@ def settle_codes(problem: GroupQueryProblem, rng: np.random.Generator, inputs: I
         sources = [inputs[name].reshape(*rows, -1, problem.head_size) for name in ("key", "value")]
     for _ in range(100):
         _, key, value = prepared_qkv(spec, shape, inputs)
-        unsettled = [_uncertain(problem, inputs, side, part) for side, part in (("k", key), ("v", value))]
+        unsettled = [_uncertain(problem, inputs, side, part) for side, part in zip(SIDES, (key, value), strict=True)]
         if not any(part.any() for part in unsettled):
             return
         for source, redraw in zip(sources, unsettled, strict=True):
@@ -163,8 +165,10 @@ def settle_codes(problem: GroupQueryProblem, rng: np.random.Generator, inputs: I
     raise RuntimeError("the codes of the new tokens did not settle in 100 draws")
 
 
-def _uncertain(problem: GroupQueryProblem, inputs: Inputs, side: str, values: Any) -> Bool:
-    storage = problem.storage
+def _uncertain(problem: GroupQueryProblem, inputs: Inputs, side: Side, values: Any) -> Bool:
+    storage = problem.storage(side)
+    if not storage.quantized:
+        return np.zeros(values.shape[:-1], np.bool_)
     scale = spread_scale(inputs[f"{side}_scale"], storage, problem.spec.kv_num_heads, problem.head_size)
     rule: Literal["divide", "reciprocal"] = "reciprocal" if storage.element == "int8" else "divide"
     uncertain: Bool = np.any(code_is_uncertain(values, scale, storage.element, rule), axis=-1, keepdims=False)
@@ -189,7 +193,7 @@ def expected_outputs(problem: GroupQueryProblem, inputs: Inputs) -> dict[str, Ex
     budget[~result.specified] = np.inf
     cache_budget = np.where(result.resident, 0.0, np.inf)[:, None, :]
     key_budget = np.broadcast_to(cache_budget, result.present_key.shape[:-1]).copy()
-    if computed_keys and not problem.storage.quantized:
+    if computed_keys and not problem.storage("k").quantized:
         size = stored_key_budget(dtype, to_float64(result.present_key), problem.head_size)
         key_budget = np.maximum(key_budget, size)
     outputs = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pageloom.attention.cache_storage import CacheStorage, Element, check_scale, check_storage
-from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
+from pageloom.attention.group_query.spec import SIDES, GroupQueryAttentionSpec
 from pageloom.attention.tensors import DType, TensorInfo
 from pageloom.attention.validation import Inputs, require, require_dtype, require_int, require_rank, require_tensor
 
@@ -137,11 +137,11 @@ def _past(
     """Storage of K and of V, and the sequence dimension of the past."""
     has_past = inputs.need_both("past_key", "past_value")
     storages = []
-    for side in ("k", "v"):
+    for side in SIDES:
         name = "past_key" if side == "k" else "past_value"
         past = inputs.get(name)
-        element = _element(spec, name, past, query.dtype)
-        storage = check_storage(f"{side}_cache", element, spec.k_quant_type, query.dtype)
+        element = _element(spec.bit_width(side), name, past, query.dtype)
+        storage = check_storage(f"{side}_cache", element, spec.quant_type(side), query.dtype)
         check_scale(inputs, f"{side}_scale", storage, spec.kv_num_heads, head_size)
         storages.append(storage)
         if past is not None:
@@ -158,10 +158,10 @@ def _past(
     return storages[0], storages[1], past_length
 
 
-def _element(spec: GroupQueryAttentionSpec, name: str, past: TensorInfo | None, dtype: DType) -> Element:
-    if spec.kv_cache_bit_width == 4:
+def _element(bit_width: int, name: str, past: TensorInfo | None, dtype: DType) -> Element:
+    if bit_width == 4:
         return "int4"
-    if spec.kv_cache_bit_width == 8:
+    if bit_width == 8:
         if past is not None:
             require_dtype(name, past, "int8", "float8e4m3fn")
         return "float8e4m3fn" if past is not None and past.dtype == "float8e4m3fn" else "int8"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from pageloom.attention.cache_storage import QUANT_TYPES, QuantType
 from pageloom.attention.validation import (
@@ -15,6 +16,9 @@ from pageloom.attention.validation import (
     require_window,
 )
 from pageloom.errors import NotSupported
+
+Side = Literal["k", "v"]
+SIDES: tuple[Side, ...] = ("k", "v")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +33,9 @@ class GroupQueryAttentionSpec:
     - `do_rotary`, `rotary_interleaved`: rotate Q and new K; pairs (2i, 2i + 1) in place of halves.
     - `smooth_softmax`: 1 is a head sink of logit 0 in every head; 0 and -1 are off.
     - `qk_output`: 0 none, 1 logits after softcap and bias, 2 softmax weights; masked entries are 0.
-    - `k_quant_type`, `v_quant_type`, `kv_cache_bit_width`: both NONE with 0 bits, or the same type with 4 or 8.
+    - `k_quant_type`, `v_quant_type`: granularity of a quantised cache's scale, of K and of V by itself.
+    - `kv_cache_bit_width`: of quantised caches, 4 or 8; 0 where neither is. `k_cache_bit_width` and `v_cache_bit_width`
+      override it for one side. (ONNX Runtime takes equal types and one width alone.)
     - `qk_norm_epsilon`, `q_norm_epsilon`, `k_norm_epsilon`: of the RMSNorm of Q and new K; the sides override.
     - `sliding_window_cache`: the cache holds the latest positions only, see `resident_length`.
 
@@ -49,6 +55,8 @@ class GroupQueryAttentionSpec:
     k_quant_type: QuantType = "NONE"
     v_quant_type: QuantType = "NONE"
     kv_cache_bit_width: int = 0
+    k_cache_bit_width: int | None = None
+    v_cache_bit_width: int | None = None
     qk_norm_epsilon: float = 1e-6
     q_norm_epsilon: float | None = None
     k_norm_epsilon: float | None = None
@@ -84,20 +92,34 @@ class GroupQueryAttentionSpec:
                 )
 
     def _check_quantization(self) -> None:
-        require_one_of("k_quant_type", self.k_quant_type, QUANT_TYPES)
-        require_one_of("v_quant_type", self.v_quant_type, QUANT_TYPES)
+        for side in SIDES:
+            quant_type, width_param = self.quant_type(side), f"{side}_cache_bit_width"
+            require_one_of(f"{side}_quant_type", quant_type, QUANT_TYPES)
+            allowed = (0,) if quant_type == "NONE" else (4, 8)
+            width = self.bit_width(side)
+            require(
+                width in allowed,
+                f"{side.upper()} has {width} bits with {side}_quant_type {quant_type!r}; "
+                f"{' or '.join(map(str, allowed))} is allowed",
+                "kv_cache_bit_width" if getattr(self, width_param) is None else width_param,
+            )
         require(
-            self.k_quant_type == self.v_quant_type,
-            f"v_quant_type is {self.v_quant_type!r} and k_quant_type {self.k_quant_type!r}; they must be the same",
-            "v_quant_type",
-        )
-        allowed = (0,) if self.k_quant_type == "NONE" else (4, 8)
-        require(
-            self.kv_cache_bit_width in allowed,
-            f"kv_cache_bit_width is {self.kv_cache_bit_width} with k_quant_type {self.k_quant_type!r}; "
-            f"{' or '.join(map(str, allowed))} is allowed",
+            self.kv_cache_bit_width == 0 or (self.k_quant_type, self.v_quant_type) != ("NONE", "NONE"),
+            f"kv_cache_bit_width is {self.kv_cache_bit_width} with k_quant_type 'NONE' and v_quant_type 'NONE'; "
+            "0 is allowed",
             "kv_cache_bit_width",
         )
+
+    def quant_type(self, side: Side) -> QuantType:
+        """The granularity of one side's scale."""
+        return self.k_quant_type if side == "k" else self.v_quant_type
+
+    def bit_width(self, side: Side) -> int:
+        """Bits of one side's codes, 0 where it is not quantised."""
+        own = self.k_cache_bit_width if side == "k" else self.v_cache_bit_width
+        if own is not None:
+            return own
+        return 0 if self.quant_type(side) == "NONE" else self.kv_cache_bit_width
 
     @property
     def windowed(self) -> bool:
