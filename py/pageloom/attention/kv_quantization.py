@@ -2,8 +2,8 @@
 
 A value is `code * scale`. Codes: int8 in [-128, 127]; int4 in [-8, 7], stored as code + 8, the even channel in the low
 four bits of its byte and code 0 in the spare half of an odd head; float8e4m3fn saturates at +-448. All arithmetic is
-float32, as the operators' contracts have it: PagedAttention divides by the scale; GroupQueryAttention multiplies int8
-with the reciprocal. A scale of 0 quantises as a scale of 1.
+float32, as the operators' contracts have it: PagedAttention divides by the scale; GroupQueryAttention multiplies with
+its reciprocal. A scale of 0 quantises as a scale of 1.
 """
 
 from __future__ import annotations

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
-from onnxruntime_oracle import run_case, run_paged_case
+from onnxruntime_oracle import run_case, run_node, run_paged_case
 
 from pageloom.attention.cases.case import Case, compare
 from pageloom.attention.cases.compare import compare_outputs
 from pageloom.attention.cases.matrix import all_cases
+from pageloom.attention.group_query.reference import group_query_attention
+from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
 from pageloom.attention.numerics.dtypes import as_tensors
 
 # What ONNX Runtime 1.32's CPU provider refuses: its message has this in it.
@@ -101,3 +104,25 @@ def test_the_cases_tell_onnxruntime_without_softcap_from_onnxruntime_with_it() -
     inputs = case.inputs()
     capless = dataclasses.replace(case, spec=dataclasses.replace(case.spec, softcap=0.0))
     assert not compare(case, run_case(capless, inputs, case.expected(inputs))).passed
+
+
+@pytest.mark.parametrize(("bits", "low", "high"), [(8, -128, 127), (4, -8, 7)])
+@pytest.mark.parametrize("scale", [0.37, 0.0713, 1.9])
+def test_numbers_between_two_codes_are_rounded_as_onnxruntime_rounds_them(
+    bits: int, low: int, high: int, scale: float
+) -> None:
+    rng = np.random.default_rng(bits)
+    shape = (1, 128, 64)
+    middles = ((rng.integers(low, high, shape) + 0.5) * scale).astype(np.float32)
+    new = np.nextafter(middles, middles + rng.choice([-1, 0, 1], shape).astype(np.float32))
+    kind = {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": bits}
+    past = np.zeros((1, 1, 128, 64 * bits // 8), np.int8 if bits == 8 else np.uint8)
+    inputs = {
+        "query": np.zeros(shape, np.float32), "key": new, "value": new, "past_key": past, "past_value": past,
+        "seqlens_k": np.array([127], np.int32), "total_sequence_length": np.array(128, np.int32),
+        "k_scale": np.array([scale], np.float32), "v_scale": np.array([scale], np.float32),
+    }  # fmt: skip
+    spec = GroupQueryAttentionSpec(num_heads=1, kv_num_heads=1, **kind)
+    outputs = {"output": np.dtype(np.float32), "present_key": past.dtype, "present_value": past.dtype}
+    theirs = run_node("group_query_attention", spec, inputs, outputs)
+    assert np.array_equal(group_query_attention(spec, inputs).present_key, theirs["present_key"])

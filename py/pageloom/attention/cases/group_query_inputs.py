@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -170,8 +170,7 @@ def _uncertain(problem: GroupQueryProblem, inputs: Inputs, side: Side, values: A
     if not storage.quantized:
         return np.zeros(values.shape[:-1], np.bool_)
     scale = spread_scale(inputs[f"{side}_scale"], storage, problem.spec.kv_num_heads, problem.head_size)
-    rule: Literal["divide", "reciprocal"] = "reciprocal" if storage.element == "int8" else "divide"
-    uncertain: Bool = np.any(code_is_uncertain(values, scale, storage.element, rule), axis=-1, keepdims=False)
+    uncertain: Bool = np.any(code_is_uncertain(values, scale, storage.element, "reciprocal"), axis=-1)
     return uncertain
 
 

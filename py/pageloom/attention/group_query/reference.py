@@ -13,7 +13,7 @@ import numpy as np
 
 from pageloom.attention.group_query.check import GroupQueryAttentionShape, KvMode, check_shapes
 from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
-from pageloom.attention.kv_quantization import Rule, load, spread_scale, store
+from pageloom.attention.kv_quantization import load, spread_scale, store
 from pageloom.attention.numerics.dtypes import NUMPY_DTYPES, Array, Bool, Float64, describe_all, to_float64
 from pageloom.attention.numerics.embedding import rms_norm, rotate
 from pageloom.attention.numerics.softmax import attend, head_groups, refuse_nan
@@ -53,10 +53,13 @@ class Step:
     total: int
 
 
-def group_query_attention(spec: GroupQueryAttentionSpec, inputs: Mapping[str, Array]) -> GroupQueryAttentionResult:
+def group_query_attention(
+    spec: GroupQueryAttentionSpec, inputs: Mapping[str, Array], *, allow_nan: bool = False
+) -> GroupQueryAttentionResult:
     """Run the operator on `inputs`, named as ONNX names them.
 
-    Raises `InvalidArgument` where `check_shapes` does, FloatingPointError for a NaN in what is specified.
+    Raises `InvalidArgument` where `check_shapes` does, FloatingPointError for a NaN in what is specified
+    unless `allow_nan`.
     """
     total = int(inputs["total_sequence_length"].reshape(()))
     shape = check_shapes(spec, describe_all(dict(inputs)), total)
@@ -74,7 +77,8 @@ def group_query_attention(spec: GroupQueryAttentionSpec, inputs: Mapping[str, Ar
     )
     for row in range(shape.batch_size):
         _run_step(spec, shape, inputs, sequence_step(shape, inputs, row), (query, key, value), result)
-    refuse_nan("output", result.output[result.specified])
+    if not allow_nan:
+        refuse_nan("output", result.output[result.specified])
     return result
 
 
@@ -184,11 +188,10 @@ def _history(
     storage = shape.key_storage if side == "k" else shape.value_storage
     name = "past_key" if side == "k" else "past_value"
     scale = _scale(spec, shape, inputs, side)
-    rule: Rule = "reciprocal" if storage.element == "int8" else "divide"
     if shape.mode is KvMode.SHARED:
         return inputs[name][step.row][:, : step.total], 0
     valid = min(step.new, step.total - step.past)
-    stored = store(new[:valid], storage, scale, rule).swapaxes(0, 1)
+    stored = store(new[:valid], storage, scale, "reciprocal").swapaxes(0, 1)
     resident = spec.resident_length(step.past, shape.past_length) if spec.sliding_window_cache else step.past
     if not resident:
         return stored, step.past
