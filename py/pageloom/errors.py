@@ -77,3 +77,9 @@ class DeviceLost(DeviceError):
 
     code = "device_lost"
     http_status = 503
+
+
+class NotWarmedUp(DeviceError):
+    """A CUDA graph capture met a call that has nothing built yet, and building cannot be captured."""
+
+    code = "not_warmed_up"
