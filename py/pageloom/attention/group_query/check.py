@@ -1,7 +1,7 @@
 """Which inputs a GroupQueryAttention may be given, and the rules on what its integer inputs hold on the host.
 
-Where lengths are known to the device only, they are clamped: a past below 0 counts as 0, and query_seqlens is taken
-into [0, min(sequence_length, total)].
+Where lengths are known to the device only, they are clamped: seqlens_k + 1 is taken into [0, total_sequence_length], a
+past below 0 counts as 0, and query_seqlens is taken into [0, min(sequence_length, total)].
 """
 
 from __future__ import annotations

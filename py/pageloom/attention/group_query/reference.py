@@ -89,7 +89,7 @@ def _empty_cache(cache: tuple[int, int, int], shape: GroupQueryAttentionShape, s
 
 def sequence_step(shape: GroupQueryAttentionShape, inputs: Mapping[str, Array], row: int) -> Step:
     """The lengths of sequence `row`, clamped where the contract has them clamped."""
-    total = int(inputs["seqlens_k"][row]) + 1
+    total = min(max(int(inputs["seqlens_k"][row]) + 1, 0), shape.total_sequence_length)
     if shape.has_query_seqlens:
         new = min(max(int(inputs["query_seqlens"][row]), 0), shape.sequence_length, total)
         return Step(row, total - new, new, total)

@@ -1,0 +1,56 @@
+"""What the operators of one `CpuOperators` share: options, and whether the compiled kernels are installed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pageloom.backends.cpu.options import Approximation, CpuOptions, Level
+from pageloom.errors import NotSupported
+
+INSTALL = "pip install 'pageloom[cpu]', which needs a compiler for C++17 (on Debian apt-get install g++)"
+
+_KERNEL_WORDS: dict[Approximation | None, Literal["bf16", "int8_query"] | None] = {
+    None: None,
+    "bf16": "bf16",
+    "int8-query": "int8_query",
+}
+
+
+class CpuContext:
+    """`level` is the instruction set that runs; None without kernels, and `why_no_kernels` then says why.
+
+    Raises `NotSupported` for an instruction set that this CPU, this build, or a machine without the kernels lacks.
+    """
+
+    def __init__(self, options: CpuOptions) -> None:
+        self.options = options
+        self.why_no_kernels = why_no_kernels()
+        self.level = _level(options, self.why_no_kernels)
+        self.approximation = _KERNEL_WORDS[options.approximate]
+
+
+def why_no_kernels() -> str | None:
+    """The reason why `pageloom_cpu` cannot be imported, or None."""
+    try:
+        import pageloom_cpu  # noqa: F401, PLC0415 - optional
+    except ImportError as error:
+        return f"the compiled kernels are not installed ({error}): {INSTALL}"
+    return None
+
+
+def _level(options: CpuOptions, missing: str | None) -> Level | None:
+    """The instruction set of the kernels, whose pool of threads is set up; None without kernels."""
+    if missing is not None:
+        if options.level is not None:
+            raise NotSupported(f"level {options.level} cannot be used: {missing}", param="level")
+        return None
+    import pageloom_cpu  # noqa: PLC0415 - optional
+
+    available = pageloom_cpu.levels()
+    if options.level is not None and options.level not in available:
+        reason = pageloom_cpu.unavailable_levels().get(options.level, "this build has no kernels for it")
+        raise NotSupported(
+            f"level {options.level} cannot be used: {reason}; there are {', '.join(available)}", param="level"
+        )
+    pageloom_cpu.set_threads(options.num_threads, pin=options.pin)
+    return options.level or available[-1]

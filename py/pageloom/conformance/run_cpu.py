@@ -1,0 +1,152 @@
+"""Cases run on the operators of a CPU: on one tier of one instruction set, or as they choose. Needs numpy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pageloom.attention.cases.compare import Verdict, compare_outputs
+from pageloom.attention.numerics.dtypes import Array, as_array, as_tensors
+from pageloom.attention.tensors import Tensor
+from pageloom.attention.vectors import Vector
+from pageloom.backends.cpu.operators import CpuOperators
+from pageloom.backends.cpu.operators.operator import CpuOperator
+from pageloom.backends.cpu.tiers import TIERS, Tier
+from pageloom.conformance.members import DEVICE_VALUES, members
+from pageloom.conformance.report import Alone, CaseReport
+from pageloom.errors import InvalidArgument, NotSupported, PageloomError
+
+MOST_MEMBERS = 6
+"""Sequences of a batch that run by themselves."""
+SAME_BITS: frozenset[Tier] = frozenset({"naive", "reference"})
+"""Tiers that add up a row in the same order whatever else is in the batch; on the others the rows of the whole batch
+choose tiles and splits, and a member's rows are held against their budget alone."""
+PAST_OF = {"present_key": "past_key", "present_value": "past_value", "present_cache": "past_cache"}
+"""Outputs that may be the arrays of their inputs."""
+
+
+class CpuCaseRunner:
+    """Runs cases on `operators`; on `tier`, or each on the fastest tier that can.
+
+    Raises `InvalidArgument` for a tier that there is not.
+    """
+
+    def __init__(self, operators: CpuOperators, tier: str | None = None) -> None:
+        chosen = next((known for known in TIERS if known == tier), None)
+        if tier is not None and chosen is None:
+            raise InvalidArgument(f"there is no tier {tier!r}; there are {', '.join(TIERS)}", param="tier")
+        self._operators = operators
+        self._tier = chosen
+
+    def run(self, vector: Vector) -> CaseReport:
+        """The case with outputs apart from the inputs and, where it can be so, in place of them; then its sequences.
+
+        A case is skipped only where the tier asked for cannot run it; every other error is the case's failure.
+        """
+        started = time.perf_counter()
+        report = CaseReport(vector.name, vector.operator, "failed", level=self._operators.level or "")
+        try:
+            report = self._compared(vector, report)
+        except PageloomError as error:
+            skipped = isinstance(error, NotSupported) and self._tier is not None
+            report = replace(report, outcome="skipped" if skipped else "failed", detail=error.message)
+        return replace(report, seconds=time.perf_counter() - started)
+
+    def _compared(self, vector: Vector, report: CaseReport) -> CaseReport:
+        operator = self._operator(vector)
+        explained = operator.explain(tier=self._tier, **_options(vector), **_tame(vector))
+        report = replace(
+            report, tier=explained.tier, faster={str(tier): why for tier, why in explained.reasons.items()}
+        )
+        if self._tier is not None and explained.tier != self._tier:
+            return replace(report, detail=f"tier {self._tier} was asked for, and {explained.tier} would run")
+        outputs = self._outputs(operator, vector)
+        verdict = vector.compare(outputs)
+        if verdict.passed and (in_place := _in_place(vector)):
+            verdict = _worse(verdict, vector.compare(self._outputs(operator, vector, in_place)))
+        report = replace(report, worst_error=verdict.worst_error, budget=verdict.budget, where=verdict.where)
+        if not verdict.passed:
+            return replace(report, detail=verdict.where)
+        alone: list[Alone] = []
+        for member in members(vector, MOST_MEMBERS):
+            own = self._outputs(operator, replace(vector, inputs=member.inputs))
+            verdict = compare_outputs(member.expected(vector.expected), own)
+            rows = member.rows(outputs)
+            same = all(own[name].data == tensor.data for name, tensor in rows.items())
+            if not verdict.passed or (not same and explained.tier in SAME_BITS):
+                detail = verdict.where if not verdict.passed else f"the bits differ on tier {explained.tier}"
+                return replace(report, alone="off", detail=f"sequence {member.sequence} by itself: {detail}")
+            alone.append("same bits" if same else "within budget")
+        return replace(
+            report, outcome="passed", alone=max(alone, default="", key=("", "same bits", "within budget").index)
+        )
+
+    def _operator(self, vector: Vector) -> CpuOperator:
+        makers: dict[str, Any] = {
+            "paged_attention": self._operators.paged_attention,
+            "group_query_attention": self._operators.group_query_attention,
+            "onnx_attention": self._operators.attention,
+            "tensor_scatter": self._operators.tensor_scatter,
+        }
+        operator: CpuOperator = makers[vector.operator](vector.spec)
+        return operator
+
+    def _outputs(
+        self, operator: CpuOperator, vector: Vector, in_place: Mapping[str, str] | None = None
+    ) -> dict[str, Tensor]:
+        """What a call gives; as a recorded one where the integers break the contract, which a plain one would refuse."""
+        inputs = _arrays(vector)
+        given = inputs | {output: inputs[past] for output, past in (in_place or {}).items()}
+        if not vector.needs & DEVICE_VALUES:
+            return as_tensors(operator(tier=self._tier, **_options(vector), **given))
+        tame = _tame(vector)
+        call = operator.record(tier=self._tier, **_options(vector), **tame)
+        for name, array in tame.items():
+            np.copyto(array, inputs[name])
+        return as_tensors(call())
+
+
+def _arrays(vector: Vector) -> dict[str, Array]:
+    """The inputs as arrays of their own, to be written to."""
+    return {name: as_array(tensor).copy() for name, tensor in vector.inputs.items()}
+
+
+def _tame(vector: Vector) -> dict[str, Array]:
+    """The inputs; integers that break PagedAttention's contract are replaced by some that keep it."""
+    inputs = _arrays(vector)
+    if vector.needs & DEVICE_VALUES:
+        offsets = inputs["cumulative_sequence_length"]
+        offsets[:] = np.linspace(0, len(inputs["query"]), len(offsets)).astype(np.int32)
+        inputs["past_seqlens"][:] = 0
+        inputs["block_table"][:] = 0
+    return inputs
+
+
+def _options(vector: Vector) -> dict[str, Any]:
+    """The keywords that ask for every output that is expected."""
+    if vector.operator == "paged_attention":
+        return {"log_sum_exp": True}
+    if vector.operator == "onnx_attention":
+        return {"outputs": [name for name in vector.expected if name != "Y"]}
+    return {}
+
+
+def _in_place(vector: Vector) -> dict[str, str]:
+    """The outputs that can be the arrays of inputs of the same shape, with those inputs."""
+    if vector.operator == "onnx_attention":
+        return {}
+    return {
+        output: past
+        for output, past in PAST_OF.items()
+        if output in vector.expected
+        and past in vector.inputs
+        and vector.expected[output].values.info == vector.inputs[past].info
+    }
+
+
+def _worse(first: Verdict, second: Verdict) -> Verdict:
+    return max(first, second, key=lambda verdict: (not verdict.passed, verdict.share))
