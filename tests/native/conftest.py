@@ -13,9 +13,10 @@ from pageloom.errors import NotSupported
 ADAPTERS = {"swiftshader": "SwiftShader", "lavapipe": "llvmpipe"}
 
 
-async def _open(
+async def open_driver(
     driver: str, limits: Mapping[str, int] | None = None, without_features: tuple[str, ...] = ()
 ) -> NativeDevice:
+    """A device on the software driver of this name; skips the test where the machine has none."""
     try:
         return await open_native_device(adapter=ADAPTERS[driver], limits=limits, without_features=without_features)
     except NotSupported as error:
@@ -31,7 +32,7 @@ def driver(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def device(driver: str) -> Iterator[NativeDevice]:
     """A device shared by the tests of a run. A test that ends or limits its device takes `limited_device` instead."""
-    device = asyncio.run(_open(driver))
+    device = asyncio.run(open_driver(driver))
     yield device
     device.close()
 
@@ -42,7 +43,7 @@ def limited_device(driver: str) -> Iterator[Callable[..., Awaitable[NativeDevice
     opened: list[NativeDevice] = []
 
     async def open_one(limits: Mapping[str, int] | None = None, without_features: tuple[str, ...] = ()) -> NativeDevice:
-        opened.append(await _open(driver, limits, without_features))
+        opened.append(await open_driver(driver, limits, without_features))
         return opened[-1]
 
     yield open_one

@@ -1,21 +1,24 @@
-"""PagedAttention as an operator: the conformance matrix on every driver, and what only an operator promises."""
+"""What the PagedAttention operator promises beyond its numbers: replayed calls, tensors in place, and told tiers."""
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from collections.abc import Awaitable, Callable
 
-from pageloom.attention.cases.case import Case, compare
-from pageloom.attention.cases.matrix import all_cases
-from pageloom.attention.numerics.dtypes import as_tensors
-from pageloom.attention.tensors import Tensor
+import numpy as np
+import pytest
+from operator_kit import CASES, fetched, inputs_of, placed
+
+from pageloom.attention.cases.compare import compare_outputs
+from pageloom.attention.cases.paged_case import paged_case
+from pageloom.attention.numerics.dtypes import as_array, as_tensor, as_tensors
 from pageloom.backends.webgpu.device import Device
+from pageloom.backends.webgpu.native import NativeDevice
 from pageloom.backends.webgpu.operators import WebGpuOperators
 from pageloom.backends.webgpu.operators.operands import DeviceTensor
 from pageloom.backends.webgpu.operators.tiers import Tier
 
-CASES = list(all_cases(operator="paged_attention", quick=True))
-DEVICE_VALUES = {"device_lengths", "device_slots"}
-INTEGERS = ("cumulative_sequence_length", "past_seqlens", "block_table", "slot_mapping")
+tiers = pytest.mark.parametrize("tier", WebGpuOperators.tiers)
 
 
 @pytest.fixture(scope="session")
@@ -23,28 +26,85 @@ def operators(device: Device) -> WebGpuOperators:
     return WebGpuOperators(device)
 
 
-def placed(device: Device, tensor: Tensor) -> DeviceTensor:
-    buffer = device.buffer(max(16, tensor.info.num_bytes))
-    device.write(buffer, 0, tensor.data)
-    return DeviceTensor(buffer, tensor.info.dtype, tensor.info.shape)
+STEPS = [((1, 1, 1), (60, 31, 7)), ((1, 1, 1), (61, 32, 8)), ((3, 0, 0), (62, 33, 9)), ((0, 2, 1), (65, 33, 127)),
+         ((1, 1, 1), (100, 0, 128)), ((0, 0, 3), (1, 1, 0))]  # fmt: skip
 
 
-def inputs_of(device: Device, case: Case) -> dict[str, Tensor | DeviceTensor]:
-    """The inputs of a case; integers that a host would refuse are placed on the device."""
-    inputs: dict[str, Tensor | DeviceTensor] = dict(as_tensors(case.inputs()))
-    if case.needs & DEVICE_VALUES:
-        inputs |= {name: placed(device, inputs[name]) for name in INTEGERS if name in inputs}
-    return inputs
+@tiers
+@pytest.mark.parametrize("metadata", [(), (3, 160)], ids=["no_bounds", "bounds"])
+async def test_a_replay_with_other_lengths_is_right_and_only_submits(
+    device: NativeDevice,
+    driver: str,
+    operators: WebGpuOperators,
+    tier: Tier,
+    metadata: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if driver == "lavapipe" and tier == "direct-gpu":
+        pytest.skip("lavapipe takes most of a minute to compile each gpu program")
+    # Every block is mapped and every slot finite, so that any lengths are a call of their own.
+    case = paged_case("replay", new=(1, 1, 1), past=(159, 159, 159), extra_columns=0, do_rotary=True, metadata=metadata)
+    inputs = case.inputs()
+    for name in ("cos_cache", "sin_cache"):
+        inputs[name] = np.nan_to_num(inputs[name])
+    bounds = inputs.pop("attention_metadata", None)
+    on_device = {name: placed(device, as_tensor(array)) for name, array in inputs.items()}
+    call = await operators.paged_attention(case.spec).record(tier=tier, attention_metadata=bounds, **on_device)
+    assert call.explanation.tier == tier
+    for new, past in STEPS:
+        inputs["cumulative_sequence_length"][:] = np.cumsum([0, *new])
+        inputs["past_seqlens"][:] = past
+        for name in ("cumulative_sequence_length", "past_seqlens"):
+            device.write(call.inputs[name].buffer, 0, inputs[name])
+        with monkeypatch.context() as during:
+            for forbidden in ("read", "write", "buffer", "pipeline", "record"):
+                during.delattr(type(device), forbidden)
+            call.submit()
+        outputs = {name: await fetched(device, tensor) for name, tensor in call.outputs.items()}
+        verdict = compare_outputs(case.expected(inputs), outputs)
+        assert verdict.passed, f"new {new}, past {past}: {verdict.where}"
+        inputs |= {name: as_array(outputs[f"{name}_out"]).copy() for name in ("key_cache", "value_cache")}
+    call.release()
 
 
-async def assert_case_passes(device: Device, operators: WebGpuOperators, case: Case, tier: Tier) -> None:
+async def test_tensors_on_the_device_are_used_where_they_lie(device: Device, operators: WebGpuOperators) -> None:
+    case = CASES["paged/rotary/half/ragged"]
+    operator, host = operators.paged_attention(case.spec), as_tensors(case.inputs())
+    expected = await operator.run(**host)
+    on_device = {name: placed(device, tensor) for name, tensor in host.items()}
+    caches = {f"{name}_out": on_device[name] for name in ("key_cache", "value_cache")}
+    found = await operator.run(**on_device, **caches)
+    for name, tensor in found.items():
+        assert isinstance(tensor, DeviceTensor)
+        assert name == "output" or tensor is caches[name]
+        assert (await fetched(device, tensor)).data == expected[name].data
+
+
+def test_arrays_and_buffers_are_taken_and_a_call_may_block(operators: WebGpuOperators) -> None:
+    case = CASES["paged/float32/decode_64"]
+    arrays = case.inputs()
+    views = {name: memoryview(array) for name, array in arrays.items()}
+    operator = operators.paged_attention(case.spec)
+    outputs = operator(**arrays)
+    assert operator(**views)["output"].data == outputs["output"].data
+    assert compare_outputs(case.expected(), outputs).passed
+    assert as_array(outputs["output"]).shape == (3, 4 * 64)
+
+
+def test_the_tier_is_explained(device: Device, operators: WebGpuOperators) -> None:
+    case = CASES["paged/decode/edges_nan"]
     operator, inputs = operators.paged_attention(case.spec), inputs_of(device, case)
-    assert operator.explain(**inputs, tier=tier).tier == tier
-    verdict = compare(case, await operator.run(**inputs, tier=tier, log_sum_exp=True))
-    assert verdict.passed, verdict.where
+    chosen = operator.explain(**inputs)
+    assert (chosen.tier, list(chosen.reasons)) == ("direct-software", ["direct-gpu"])
+    assert "computes on a CPU" in chosen.reasons["direct-gpu"]
+    forced = operator.explain(**inputs, tier="gather-then-flash")
+    assert forced.reasons["direct-software"] == "tier gather-then-flash was asked for"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@pytest.mark.parametrize("tier", ["direct-software", pytest.param("direct-gpu", marks=pytest.mark.slow)])
-async def test_a_case_of_the_matrix(device: Device, operators: WebGpuOperators, case: Case, tier: Tier) -> None:
-    await assert_case_passes(device, operators, case, tier)
+def test_the_limit_that_rules_a_tier_out_is_named(
+    limited_device: Callable[..., Awaitable[NativeDevice]],
+) -> None:
+    device = asyncio.run(limited_device({"maxComputeInvocationsPerWorkgroup": 64}))
+    case = CASES["paged/decode/edges_nan"]
+    explained = WebGpuOperators(device).paged_attention(case.spec).explain(**inputs_of(device, case))
+    assert explained.reasons["direct-gpu"] == "maxComputeInvocationsPerWorkgroup is 64, and 256 is needed"
