@@ -7,6 +7,7 @@ import json
 import math
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_the_options_pick_the_cases() -> None:
 def test_a_pattern_that_no_case_matches_and_an_operator_that_is_not_there_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="no case of the quick ones matches 'nothing'"):
         choose_cases(options("--quick", "--case", "nothing"))
-    with pytest.raises(NotSupported, match="onnx_attention is not on WebGPU"):
+    with pytest.raises(NotSupported, match="onnx_attention is not on the backend webgpu"):
         choose_cases(options("--operator", "onnx_attention"))
 
 
@@ -78,8 +79,22 @@ def test_the_exit_code_says_whether_a_case_failed_and_the_file_has_them_all(
     assert written["cases"][0] == {
         "name": "paged/sink/decode", "operator": "paged_attention", "outcome": outcome, "tier": "", "faster": {},
         "worst_error": None, "budget": 0.0, "where": "", "alone": "", "detail": "", "seconds": 0.0, "feature": "sink",
-        "share": None,
+        "share": None, "asked": "", "level": "",
     }  # fmt: skip
+
+
+def test_runs_on_tiers_that_were_asked_for_are_counted_by_operator_level_and_tier() -> None:
+    reports = [
+        passed("paged/sink/decode", 1.0, 2.0, asked="flash", level="avx2"),
+        replace(passed("paged/sink/prefill", 0.0, 2.0, asked="flash", level="avx2"), outcome="skipped", tier=""),
+        passed("paged/sink/decode", 1.0, 2.0, level="avx2"),
+    ]
+    printed = io.StringIO()
+    print_summary(printed, reports, {"description": "Some CPU", "adapter_class": "cpu", "home": "native"})
+    table = [line.split() for line in printed.getvalue().splitlines()]
+    assert ["paged_attention", "avx2", "flash", "1", "1"] in table
+    assert ["paged_attention", "avx2", "its", "own", "choice", "1"] in table
+    assert printed.getvalue().splitlines()[-1] == "adapter: Some CPU"
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_a_case_runs(

@@ -1,4 +1,4 @@
-"""`pageloom check`: the attention operators against their reference on this machine's adapter."""
+"""`pageloom check`: the attention operators against their reference on this machine."""
 
 from __future__ import annotations
 
@@ -21,27 +21,43 @@ if TYPE_CHECKING:
     from pageloom.attention.cases.case import Case
 
 OPERATORS = ("paged_attention", "group_query_attention", "onnx_attention", "tensor_scatter")
-ON_WEBGPU = ("paged_attention",)
+ON_BACKEND: dict[str, tuple[str, ...]] = {
+    "webgpu": ("paged_attention",),
+    "tab": ("paged_attention",),
+    "cpu": OPERATORS,
+}
+"""The operators that each backend has."""
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "check",
         help="hold the attention operators against their reference on this machine",
-        description="Runs the conformance matrix on this machine's WebGPU adapter: each case against a reference in "
-        "double precision, with what computed it and why nothing faster did. Exits with 1 where a case failed.",
+        description="Runs the conformance matrix on this machine's WebGPU adapter or CPU: each case against a "
+        "reference in double precision, with what computed it and why nothing faster did. Exits with 1 where a case "
+        "failed.",
     )
     parser.add_argument(
-        "--backend", choices=("webgpu", "tab"), default="webgpu", help="natively, or in Chromium; default: %(default)s"
+        "--backend",
+        choices=tuple(ON_BACKEND),
+        default="webgpu",
+        help="WebGPU natively or in a Chromium tab, or the CPU; default: %(default)s",
     )
-    parser.add_argument("--operator", choices=OPERATORS, default=ON_WEBGPU[0], help="default: %(default)s")
+    parser.add_argument("--operator", choices=OPERATORS, help="default: all that the backend has")
     parser.add_argument("--quick", action="store_true", help="the subset that runs with every change")
     parser.add_argument("--case", metavar="GLOB", help="cases whose name matches, such as 'paged/int4/*'")
-    parser.add_argument("--tier", metavar="NAME", help="on this tier or not at all; default: the fastest that can")
+    parser.add_argument(
+        "--tier",
+        metavar="NAME",
+        help="on this tier or not at all; default: the fastest that can, on a CPU also each other one",
+    )
     parser.add_argument("--baseline", action="store_true", help="with the least that any WebGPU adapter offers")
     parser.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
     parser.add_argument("--verbose", action="store_true", help="a line for each case, not only for those that failed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every case's report")
+    cpu = parser.add_argument_group("with --backend cpu")
+    cpu.add_argument("--level", metavar="NAME", help="on this instruction set; default: on each that there is")
+    cpu.add_argument("--threads", type=int, metavar="N", help="of the pool; default: one for each core")
     browser = parser.add_argument_group("with --backend tab")
     browser.add_argument("--page", type=Path, metavar="DIR", help="a built page; default: dist/")
     browser.add_argument("--browser", metavar="PATH", help="Chromium or Chrome; default: the one found")
@@ -52,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
     cases = choose_cases(options)
     progress = ProgressLine(sys.stderr)
     reports: list[CaseReport] = []
+    expected = len(cases)
 
     def on_report(report: CaseReport) -> None:
         reports.append(report)
@@ -59,14 +76,20 @@ def run(options: argparse.Namespace) -> int:
             progress.clear()
             print("\n".join(report_lines(report)), flush=True)
         failed = counts(reports)["failed"]
-        detail = f"{len(reports)} of {len(cases)} cases" + (f", {failed} failed" if failed else "")
-        progress.show("Checking", len(reports), len(cases), detail)
+        detail = f"{len(reports)} of {expected} cases" + (f", {failed} failed" if failed else "")
+        progress.show("Checking", len(reports), expected, detail)
 
     with json_file(options.json) as write:
         if options.backend == "tab":
             from pageloom.commands.check_tab import check_in_tab  # noqa: PLC0415 - needs numpy, which is optional
 
             adapter = check_in_tab(cases, options, on_report, progress)
+        elif options.backend == "cpu":
+            from pageloom.commands.check_cpu import check_on_cpu, make_runners  # noqa: PLC0415 - needs numpy
+
+            runners = make_runners(options)
+            expected *= len(runners)
+            adapter = check_on_cpu(cases, runners, on_report)
         else:
             from pageloom.commands.check_native import check_natively  # noqa: PLC0415
 
@@ -80,12 +103,14 @@ def run(options: argparse.Namespace) -> int:
 def choose_cases(options: argparse.Namespace) -> Sequence[Case]:
     """The cases that the options name.
 
-    Raises `NotSupported` for an operator that WebGPU does not have or where numpy is missing, `InvalidArgument` where
-    no case is left.
+    Raises `NotSupported` for an operator that the backend does not have or where numpy is missing, `InvalidArgument`
+    where no case is left.
     """
-    if options.operator not in ON_WEBGPU:
+    offered = ON_BACKEND[options.backend]
+    if options.operator not in (None, *offered):
         raise NotSupported(
-            f"{options.operator} is not on WebGPU yet; there is {', '.join(ON_WEBGPU)}", param="operator"
+            f"{options.operator} is not on the backend {options.backend}; there is {', '.join(offered)}",
+            param="operator",
         )
     try:
         from pageloom.attention.cases.matrix import all_cases  # noqa: PLC0415 - needs numpy, which is optional
@@ -94,7 +119,7 @@ def choose_cases(options: argparse.Namespace) -> Sequence[Case]:
     cases = [
         case
         for case in all_cases(operator=options.operator, quick=options.quick)
-        if options.case is None or fnmatchcase(case.name, options.case)
+        if case.operator in offered and (options.case is None or fnmatchcase(case.name, options.case))
     ]
     if not cases:
         quick = " of the quick ones" if options.quick else ""

@@ -15,8 +15,8 @@ Alone = Literal["", "same bits", "within budget", "off"]
 class CaseReport:
     """What became of one case.
 
-    - `tier`: what computed it; `faster`: for each faster tier the reason why it did not; `level`: the instruction set,
-      on a CPU.
+    - `tier`: what computed it; `faster`: for each faster tier the reason why it did not.
+    - `asked`: the tier that it was to run on, or "" where the operator chose; `level`: the instruction set, on a CPU.
     - `worst_error`, `budget`: of the element that uses most of its budget, and `where` that is.
     - `alone`: how the members of the batch came out when each ran by itself: with the batch's very bits, within the
       budget of the batch's rows, or off; "" where there is nothing to compare.
@@ -34,6 +34,7 @@ class CaseReport:
     alone: Alone = ""
     detail: str = ""
     seconds: float = 0.0
+    asked: str = ""
     level: str = ""
 
     @property

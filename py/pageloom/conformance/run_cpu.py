@@ -41,6 +41,7 @@ class CpuCaseRunner:
             raise InvalidArgument(f"there is no tier {tier!r}; there are {', '.join(TIERS)}", param="tier")
         self._operators = operators
         self._tier = chosen
+        self._level = "" if tier == "reference" else operators.level or ""
 
     def run(self, vector: Vector) -> CaseReport:
         """The case with outputs apart from the inputs and, where it can be so, in place of them; then its sequences.
@@ -48,7 +49,7 @@ class CpuCaseRunner:
         A case is skipped only where the tier asked for cannot run it; every other error is the case's failure.
         """
         started = time.perf_counter()
-        report = CaseReport(vector.name, vector.operator, "failed", level=self._operators.level or "")
+        report = CaseReport(vector.name, vector.operator, "failed", asked=self._tier or "", level=self._level)
         try:
             report = self._compared(vector, report)
         except PageloomError as error:
@@ -98,7 +99,7 @@ class CpuCaseRunner:
     def _outputs(
         self, operator: CpuOperator, vector: Vector, in_place: Mapping[str, str] | None = None
     ) -> dict[str, Tensor]:
-        """What a call gives; as a recorded one where the integers break the contract, which a plain one would refuse."""
+        """What a call gives; a recorded one where integers break the contract, since a plain one would refuse them."""
         inputs = _arrays(vector)
         given = inputs | {output: inputs[past] for output, past in (in_place or {}).items()}
         if not vector.needs & DEVICE_VALUES:
