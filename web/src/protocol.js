@@ -116,6 +116,7 @@
  * @property {number} preemptions
  * @property {number} num_blocks
  * @property {number} used_blocks  In use by requests.
+ * @property {number} shared_blocks  In use by more than one.
  * @property {number} peak_blocks
  * @property {number} peak_shared_blocks
  * @property {number} busy_seconds

@@ -57,6 +57,7 @@ class Meter:
             preemptions=preemptions,
             num_blocks=pool.num_blocks,
             used_blocks=pool.num_used,
+            shared_blocks=pool.num_shared,
             peak_blocks=self._peak_blocks,
             peak_shared_blocks=self._peak_shared_blocks,
             busy_seconds=self._busy_seconds,

@@ -73,6 +73,7 @@ class EngineStats:
     preemptions: int
     num_blocks: int
     used_blocks: int
+    shared_blocks: int
     peak_blocks: int
     peak_shared_blocks: int
     busy_seconds: float
