@@ -27,7 +27,7 @@ stamp=".venv/pageloom-stamp"
 wanted="$(sha256sum pyproject.toml) $PWD"
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   echo "Python packages: installing …"
-  .venv/bin/python -m pip install -q --disable-pip-version-check --editable '.[native,tab,test]'
+  .venv/bin/python -m pip install -q --disable-pip-version-check --editable '.[native,tab,worker,test]'
   echo "$wanted" >"$stamp"
 fi
 exec .venv/bin/python scripts/setup.py "$@"

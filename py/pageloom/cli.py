@@ -1,4 +1,4 @@
-"""The command line: `pageloom demo | tab | batch | check | bench | info`.
+"""The command line: `pageloom demo | tab | chat | batch | serve | check | bench | info | completion`.
 
 Exit codes: 0 all done; 1 some rows or cases failed, or a fault of ours; 2 a wrong argument or file; 3 something that
 the command needs is missing on this machine; 130 stopped by Ctrl-C.
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from pageloom import __version__
-from pageloom.commands import batch, bench, check, demo, info, tab
+from pageloom.commands import batch, bench, chat, check, completion, demo, info, serve, tab
 from pageloom.errors import BadModelFile, CapacityExceeded, DeviceError, InvalidArgument, NotSupported, PageloomError
 
 _EXIT_CODES: dict[type[PageloomError], int] = {
@@ -30,8 +30,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (demo, tab, batch, check, bench, info):
+    for command in (demo, tab, chat, batch, serve, check, bench, info):
         command.add_parser(commands)
+    completion.add_parser(commands, build_parser)
     return parser
 
 

@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pageloom.backends.webgpu.load import RunnerSettings
 from pageloom.commands import batch_files
-from pageloom.commands.batch_files import PREFERENCES, RowWriter
-from pageloom.commands.summary import adapter_name, print_summary
+from pageloom.commands.batch_files import RowWriter
+from pageloom.commands.native_model import add_backend_option, load_model, native_adapter
+from pageloom.commands.summary import print_summary
 from pageloom.commands.terminal import ProgressLine
 from pageloom.engine.events import Event, TokenEvent
 from pageloom.jobs import Job, RefusedJob
-from pageloom.language_model import load
 
 
 def add_parser(commands: Any) -> None:
@@ -27,7 +26,7 @@ def add_parser(commands: Any) -> None:
         description="Runs every prompt of a JSON Lines file at once natively, on WebGPU.",
     )
     batch_files.add_options(parser)
-    parser.add_argument("--backend", choices=("webgpu",), default="webgpu", help="default: %(default)s")
+    add_backend_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -39,19 +38,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _run_jobs(entries: Sequence[Job | RefusedJob], options: argparse.Namespace, writer: RowWriter) -> None:
+    model = await load_model(options)
     progress = ProgressLine(sys.stderr)
-    chosen = {"prefer": PREFERENCES[options.gpu], "num_blocks": options.num_blocks, "block_size": options.block_size}
-    settings = RunnerSettings(**{name: value for name, value in chosen.items() if value is not None})
-    model = await load(
-        options.model,
-        backend=options.backend,
-        settings=settings,
-        on_progress=lambda told: progress.show_stage(told.stage, told.done, told.total),
-    )
     try:
-        progress.clear()
-        for warning in model.warnings:
-            print(f"pageloom: {warning}", file=sys.stderr)
         ended = tokens = 0
 
         def show() -> None:
@@ -72,8 +61,6 @@ async def _run_jobs(entries: Sequence[Job | RefusedJob], options: argparse.Names
         rows = await model.run_batch(entries, on_event=on_event, on_row=on_row)
         seconds = time.monotonic() - started
         progress.clear()
-        info = model.device_info
-        adapter = adapter_name(info.description, info.adapter_class, has_f16=info.has_f16, home="native")
-        print_summary(sys.stderr, rows, seconds, asdict(model.stats()), adapter)
+        print_summary(sys.stderr, rows, seconds, asdict(model.stats()), native_adapter(model))
     finally:
         await model.close()

@@ -42,12 +42,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--out", default="-", metavar="FILE.jsonl", help="where the result rows go; - (the default) is standard output"
     )
     parser.add_argument("--strict", action="store_true", help="stop before the first prompt where a line is refused")
-    sampling = parser.add_argument_group("sampling, for lines that do not say otherwise")
+    add_sampling_options(parser, "sampling, for lines that do not say otherwise")
+    add_device_options(parser)
+
+
+def add_sampling_options(parser: argparse.ArgumentParser, heading: str) -> None:
+    sampling = parser.add_argument_group(heading)
     sampling.add_argument("--max-tokens", type=int, default=256, metavar="N", help="default: %(default)s")
     for name, kind in SAMPLING_OPTIONS.items():
         sampling.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N" if kind is int else "X")
     sampling.add_argument("--stop", action="append", metavar="TEXT", help="may be given several times")
     sampling.add_argument("--ignore-eos", action="store_true", default=None, help="go on past the model's own end")
+
+
+def add_device_options(parser: argparse.ArgumentParser) -> None:
     device = parser.add_argument_group("the device and its pool of KV pages")
     device.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
     device.add_argument("--num-blocks", type=int, metavar="N", help="pages in the pool; default: what fits the device")
@@ -65,8 +73,7 @@ def read_jobs(options: argparse.Namespace) -> list[Job | RefusedJob]:
     for option, given in (("--prompts", options.prompts), ("--model", options.model)):
         if _is_same_file(options.out, given):
             raise InvalidArgument(f"--out and {option} are the same file, {options.out!r}; name another", param="out")
-    names = ("max_tokens", *SAMPLING_OPTIONS, "stop", "ignore_eos")
-    defaults = {name: value for name in names if (value := getattr(options, name)) is not None}
+    defaults = sampling_fields(options)
     SamplingParams(**defaults)  # a wrong option is one message here, not an error in every row
     try:
         with _opened(options.prompts, "r", sys.stdin) as file:
@@ -76,6 +83,12 @@ def read_jobs(options: argparse.Namespace) -> list[Job | RefusedJob]:
     if not parsed:
         raise InvalidArgument(f"{options.prompts!r} holds no prompt", param="prompts")
     return parsed
+
+
+def sampling_fields(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of `SamplingParams` that were given."""
+    names = ("max_tokens", *SAMPLING_OPTIONS, "stop", "ignore_eos")
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
 
 
 def _is_same_file(out: str, given: str | Path) -> bool:

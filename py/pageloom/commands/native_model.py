@@ -1,0 +1,41 @@
+"""A model loaded natively for a command, as its options say, with progress on standard error."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pageloom.backends.webgpu.load import RunnerSettings
+from pageloom.commands.batch_files import PREFERENCES
+from pageloom.commands.summary import adapter_name
+from pageloom.commands.terminal import ProgressLine
+from pageloom.language_model import LanguageModel, load
+
+BACKENDS = ("webgpu",)
+"""Those that have a Runner."""
+
+
+def add_backend_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="default: %(default)s")
+
+
+async def load_model(options: argparse.Namespace) -> LanguageModel:
+    """The model of `--model`, as `--backend`, `--gpu`, `--num-blocks` and `--block-size` say. Raises as `load` does."""
+    progress = ProgressLine(sys.stderr)
+    chosen = {"prefer": PREFERENCES[options.gpu], "num_blocks": options.num_blocks, "block_size": options.block_size}
+    model = await load(
+        options.model,
+        backend=options.backend,
+        settings=RunnerSettings(**{name: value for name, value in chosen.items() if value is not None}),
+        on_progress=lambda told: progress.show_stage(told.stage, told.done, told.total),
+    )
+    progress.clear()
+    for warning in model.warnings:
+        print(f"pageloom: {warning}", file=sys.stderr)
+    return model
+
+
+def native_adapter(model: LanguageModel) -> str:
+    """The adapter that computes, in words."""
+    info = model.device_info
+    return adapter_name(info.description, info.adapter_class, has_f16=info.has_f16, home="native")

@@ -1,0 +1,1 @@
+"""Many prompts at leisure: files of requests, and batches of them that survive a restart."""
