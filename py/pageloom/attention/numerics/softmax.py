@@ -67,7 +67,7 @@ def attend(
     denominator = exponentials.sum(axis=-1, keepdims=True)
     if sink is not None:
         denominator = denominator + np.exp(sink[..., None] - top)
-    weights = np.divide(exponentials, denominator, out=np.zeros_like(exponentials), where=denominator > 0)
+    weights = np.divide(exponentials, denominator, out=np.zeros_like(exponentials), where=denominator != 0)
     with np.errstate(divide="ignore"):
         log_sum_exp = (np.log(denominator) + top)[..., 0]
     magnitudes = np.abs(scale) * (np.abs(query) @ np.abs(keys).swapaxes(-1, -2))
