@@ -1,0 +1,36 @@
+"""One worker for all tests that leave it as they found it; a test that stops, floods or limits one has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from tests.tiny_model import write_tiny_model
+from tests.worker.running_worker import MODEL, RunningWorker, serving
+
+
+@pytest.fixture(scope="session")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("model") / f"{MODEL}.gguf")
+
+
+@pytest.fixture(scope="session")
+def worker(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
+    with serving(model_path, tmp_path_factory.mktemp("worker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(worker: RunningWorker) -> Iterator[OpenAI]:
+    with worker.openai() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def http(worker: RunningWorker) -> Iterator[httpx.Client]:
+    with worker.http() as opened:
+        yield opened

@@ -1,0 +1,77 @@
+"""`pageloom serve` as a user starts it: a process of its own, on a free port, with the tiny model."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from openai import OpenAI
+
+from tests.native.software_drivers import environment_with
+
+MODEL = "tiny"
+"""What the worker calls the model: its file's name."""
+
+
+@dataclass
+class RunningWorker:
+    process: subprocess.Popen[str]
+    url: str
+    """Without a path."""
+    log: Path
+    """What the process says on standard error."""
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def openai(self, **options: object) -> OpenAI:
+        """The official client, without its retries: each answer counts."""
+        settings = {"api_key": "none", "max_retries": 0, "timeout": 60.0, **options}
+        return OpenAI(base_url=f"{self.url}/v1", **settings)  # type: ignore[arg-type]
+
+    def http(self, **options: object) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, **options)  # type: ignore[arg-type]
+
+    def metrics(self) -> dict[str, float]:
+        """Each sample of `/metrics` by its name and labels."""
+        lines = httpx.get(f"{self.url}/metrics").text.splitlines()
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+
+@contextmanager
+def serving(
+    model: Path, folder: Path, *options: str, environment: dict[str, str] | None = None
+) -> Iterator[RunningWorker]:
+    """A worker whose state is in `folder`; killed at the end of the block, where it still runs."""
+    log = folder / "worker.log"
+    command = [sys.executable, "-m", "pageloom", "serve", "--model", str(model), "--port", "0", "--json"]
+    command += ["--state", str(folder / "state.sqlite3"), "--num-blocks", "256", *options]
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**environment_with("swiftshader", "lavapipe"), **(environment or {})},
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, log.read_text()
+        yield RunningWorker(process, json.loads(line)["url"], log)
+    finally:
+        process.kill()
+        process.communicate()
