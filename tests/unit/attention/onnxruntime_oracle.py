@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
 import onnxruntime
-from onnx import helper
-from onnx.helper import np_dtype_to_tensor_dtype
 
 from pageloom.attention.cases.case import Case, Inputs
 from pageloom.attention.cases.compare import Expected
-from pageloom.attention.group_query.check import INPUT_NAMES as GROUP_QUERY_INPUTS
 from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
 from pageloom.attention.numerics.dtypes import NUMPY_DTYPES
-from pageloom.attention.onnx.check import INPUT_NAMES as ATTENTION_INPUTS
 from pageloom.attention.paged.spec import PagedAttentionSpec
-from pageloom.attention.scatter.spec import INPUT_NAMES as SCATTER_INPUTS
-
-# operator -> (ONNX name, domain, inputs, outputs)
-NODES = {
-    "group_query_attention": (
-        "GroupQueryAttention",
-        "com.microsoft",
-        GROUP_QUERY_INPUTS,
-        ("output", "present_key", "present_value", "output_qk"),
-    ),
-    "onnx_attention": (
-        "Attention",
-        "",
-        ATTENTION_INPUTS,
-        ("Y", "present_key", "present_value", "qk_matmul_output"),
-    ),
-    "tensor_scatter": ("TensorScatter", "", SCATTER_INPUTS, ("present_cache",)),
-}
+from pageloom.conformance.onnx_model import make_model
 
 
 def run_case(case: Case, inputs: Inputs, expected: dict[str, Expected]) -> dict[str, np.ndarray]:
@@ -47,24 +25,11 @@ def run_case(case: Case, inputs: Inputs, expected: dict[str, Expected]) -> dict[
 
 def run_node(operator: str, spec: Any, inputs: Inputs, outputs: dict[str, np.dtype]) -> dict[str, np.ndarray]:
     """The `outputs` (name -> element type) of one node."""
-    node_type, domain, input_names, output_names = NODES[operator]
-    used = [name if name in inputs else "" for name in input_names]
-    while not used[-1]:
-        used.pop()
-    given = [name if name in outputs else "" for name in output_names]
-    node = helper.make_node(node_type, used, given, domain=domain, **_attributes(spec))
-    graph = helper.make_graph(
-        [node],
-        node_type,
-        [helper.make_tensor_value_info(n, np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()],
-        [helper.make_tensor_value_info(n, np_dtype_to_tensor_dtype(d), None) for n, d in outputs.items()],
-    )
-    opsets = [helper.make_opsetid("", getattr(spec, "opset", 24)), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
+    model = make_model(operator, spec, inputs, outputs)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return dict(zip(outputs, session.run(list(outputs), inputs), strict=True))
 
 
@@ -115,13 +80,3 @@ def _sequence_spec(spec: PagedAttentionSpec) -> GroupQueryAttentionSpec:
         v_quant_type=spec.v_quant_type,
         kv_cache_bit_width=bits,
     )
-
-
-def _attributes(spec: Any) -> dict[str, Any]:
-    """The attributes that differ from their defaults, as ONNX has them; the opset is the model's."""
-    given = {}
-    for field in fields(spec):
-        value = getattr(spec, field.name)
-        if field.name != "opset" and (field.default is MISSING or value != field.default):
-            given[field.name] = int(value) if isinstance(value, bool) else value
-    return given
