@@ -1,4 +1,4 @@
-"""`pageloom bench`: PagedAttention on this machine's adapter, tier by tier, beside the limits of that adapter."""
+"""`pageloom bench`: attention on this machine's adapter, tier by tier, or on its CPU, beside what limits it."""
 
 from __future__ import annotations
 
@@ -31,16 +31,24 @@ _HEADINGS = ("shape", "tier", "µs", "spread", "limit µs", "x limit", "x gather
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "bench",
-        help="measure PagedAttention on this machine's adapter",
+        help="measure the attention operators on this machine",
         description="Measures each tier of PagedAttention in turns, by the device's own clock where it has one, beside "
         "the limits of the adapter: what must be moved over the rate at which it reads, and what must be computed over "
-        "the rate at which it computes, both measured in the same run.",
+        "the rate at which it computes, both measured in the same run. With --backend cpu: the CPU's kernels, in pairs "
+        "with those of ONNX Runtime.",
     )
-    parser.add_argument("--backend", choices=("webgpu",), default="webgpu", help="default: %(default)s")
+    parser.add_argument("--backend", choices=("webgpu", "cpu"), default="webgpu", help="default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="the main shapes only")
     parser.add_argument("--repeats", type=int, default=7, metavar="N", help="of each measurement; default: %(default)s")
     parser.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every measurement")
+    cpu = parser.add_argument_group("with --backend cpu")
+    cpu.add_argument("--peer", choices=("onnxruntime",), default="onnxruntime", help="default: %(default)s")
+    cpu.add_argument("--threads", type=int, nargs="+", metavar="N", help="default: 1 and 2")
+    cpu.add_argument("--level", metavar="NAME", help="the instruction set; default: the best that there is")
+    cpu.add_argument(
+        "--part", nargs="+", metavar="NAME", help="decode, paged, split, prefill, call, memory; default: all"
+    )
     parser.set_defaults(run=run)
 
 
@@ -48,7 +56,12 @@ def run(options: argparse.Namespace) -> int:
     if options.repeats < 1:
         raise InvalidArgument(f"--repeats is {options.repeats}; at least 1 is needed", param="repeats")
     with json_file(options.json) as write:
-        write(_as_json(*asyncio.run(_measure(options))))
+        if options.backend == "cpu":
+            from pageloom.commands.bench_cpu import run_on_cpu  # noqa: PLC0415 - needs numpy, which is optional
+
+            write(run_on_cpu(options))
+        else:
+            write(_as_json(*asyncio.run(_measure(options))))
     return 0
 
 

@@ -1,0 +1,161 @@
+"""`pageloom bench --backend cpu`: the CPU's kernels against ONNX Runtime, pair by pair, beside the machine's limits."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pageloom import __version__
+from pageloom.backends.cpu.facts import cpu_facts
+from pageloom.backends.cpu.operators import CpuOperators
+from pageloom.backends.cpu.options import usable_cores
+from pageloom.commands.bench_cpu_calls import onnxruntime_call, record_group_query, record_paged
+from pageloom.commands.bench_cpu_limits import CpuLimits, measure_limits
+from pageloom.commands.bench_cpu_memory import WANTED_BYTES, Peak, can_measure, measure_peaks
+from pageloom.commands.bench_cpu_shapes import PARTS, CpuShape, Part, shapes
+from pageloom.commands.bench_pairs import Pairs, join, time_alone, time_pairs
+from pageloom.commands.terminal import ProgressLine
+from pageloom.errors import InvalidArgument, NotSupported
+
+SECONDS_OF_A_SHAPE = 6.0
+BLOCKS = 4
+"""Times that a peer with threads of its own is set up anew: only one of the two is ever there while the other runs."""
+WANTED_CALL_SECONDS = 6e-6
+_WIDTHS = (40, 8, 10, 10, 8, 13, 8, 10, 8)
+_HEADINGS = ("shape", "threads", "ours µs", "peer µs", "ratio", "spread", "wanted", "limit µs", "x limit")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuMeasured:
+    """One shape with a number of threads."""
+
+    shape: CpuShape
+    threads: int
+    tier: str
+    pairs: Pairs
+    limit: float
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the wanted ratio was reached, where there is one."""
+        if self.shape.part == "call":
+            return min(self.pairs.ours) < WANTED_CALL_SECONDS
+        return None if self.shape.wanted is None else self.pairs.ratio >= self.shape.wanted
+
+
+def run_on_cpu(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure and print what the options name; returns all of it as JSON.
+
+    Raises `NotSupported` where the kernels or the peer are not installed, `InvalidArgument` for an unknown part.
+    """
+    facts = cpu_facts()
+    if facts.why_no_kernels:
+        raise NotSupported(facts.why_no_kernels)
+    parts = _parts(options.part)
+    threads = options.threads or sorted({1, min(2, usable_cores())})
+    chosen = list(shapes(parts, quick=options.quick))
+    print(f"{facts.describe()}; level {CpuOperators(level=options.level).level}")
+    print(f"peer: {_peer()}; ratios are the peer's time over ours")
+    progress = ProgressLine(sys.stderr)
+    results: list[CpuMeasured] = []
+    limits = {}
+    for count in threads:
+        progress.show("Measuring the limits", 0, 1, f"{count} threads")
+        limits[count] = measure_limits(count, [shape.num_bytes for shape in chosen])
+        progress.clear()
+        print(f"{count} threads: sgemm {limits[count].operations / 1e9:.0f} GFLOP/s")
+    print("\n" + _line(_HEADINGS))
+    for count in threads:
+        for number, shape in enumerate(chosen):
+            progress.show("Measuring", number, len(chosen), str(shape))
+            measured = _measure(shape, count, limits[count], options)
+            progress.clear()
+            if measured is not None:
+                results.append(measured)
+                print(_measured_line(measured), flush=True)
+    peaks = list(_print_peaks(options)) if "memory" in (options.part or ["memory"]) else []
+    return {
+        "pageloom": __version__,
+        "cpu": facts.to_fields(),
+        "peer": _peer(),
+        "operations_per_second": {str(count): limit.operations for count, limit in limits.items()},
+        "results": [_fields(result) for result in results],
+        "peaks": [asdict(peak) for peak in peaks],
+    }
+
+
+def _parts(named: Sequence[str] | None) -> tuple[Part, ...]:
+    for name in named or ():
+        if name not in (*PARTS, "memory"):
+            raise InvalidArgument(f"--part is {name!r}; allowed are {', '.join(PARTS)} and memory", param="part")
+    return tuple(part for part in PARTS if named is None or part in named)
+
+
+def _peer() -> str:
+    try:
+        from pageloom.commands.bench_onnxruntime import VERSION  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise NotSupported(f"the peer is not installed ({error}): pip install onnx onnxruntime==1.32.0") from error
+    return f"ONNX Runtime {VERSION}, CPU"
+
+
+def _measure(shape: CpuShape, threads: int, limits: CpuLimits, options: argparse.Namespace) -> CpuMeasured | None:
+    """The shape with `threads` threads; None where it says nothing with as many."""
+    if shape.part == "split" and threads == 1:
+        return None
+    operators = CpuOperators(threads=threads, level=options.level)
+    call = record_paged(operators, shape) if shape.block_size else record_group_query(operators, shape)
+    pairs = options.repeats
+    if shape.part == "split":
+        alone = time_alone(record_group_query(CpuOperators(threads=1, level=options.level), shape), times=pairs)
+        CpuOperators(threads=threads, level=options.level)
+        found = Pairs(tuple(alone), tuple(time_alone(call, times=pairs)))
+    elif shape.part == "paged":
+        contiguous = record_group_query(operators, shape)
+        found = time_pairs(contiguous, call, pairs=pairs, seconds=SECONDS_OF_A_SHAPE)
+    elif threads == 1:
+        found = time_pairs(onnxruntime_call(shape, threads), call, pairs=pairs, seconds=SECONDS_OF_A_SHAPE)
+    else:
+        found = join([_block(shape, threads, call, max(1, pairs // BLOCKS)) for _ in range(BLOCKS)])
+    limit = limits.limit_seconds(shape.num_bytes, shape.num_operations)
+    return CpuMeasured(shape, threads, call.explain().tier, found, limit)
+
+
+def _block(shape: CpuShape, threads: int, call: Any, times: int) -> Pairs:
+    peer = time_alone(onnxruntime_call(shape, threads), times=times)
+    return Pairs(tuple(peer), tuple(time_alone(call, times=times)))
+
+
+def _print_peaks(options: argparse.Namespace) -> Iterator[Peak]:
+    if not can_measure():
+        print("\npeak memory is not measured: this system does not let a process set its peak back")
+        return
+    wanted = f"at most {WANTED_BYTES / 1e6:.0f} MB is wanted of flash"
+    print(f"\npeak memory of a prefill over its inputs and outputs; {wanted}")
+    for peak in measure_peaks(usable_cores(), with_peer=True, quick=options.quick):
+        print(f"S={peak.rows} {peak.num_heads}/8 {peak.who}: {peak.num_bytes / 1e6:.1f} MB", flush=True)
+        yield peak
+
+
+def _measured_line(measured: CpuMeasured) -> str:
+    shape, pairs = measured.shape, measured.pairs
+    ours, peer = (sorted(times)[len(times) // 2] for times in (pairs.ours, pairs.peer))
+    low, high = pairs.spread
+    wanted = "" if shape.wanted is None else f"{shape.wanted:.2f}"
+    cells = [str(shape), str(measured.threads), f"{ours * 1e6:.1f}", f"{peer * 1e6:.1f}", f"{pairs.ratio:.2f}"]
+    cells += [f"{low:.2f}-{high:.2f}", wanted, f"{measured.limit * 1e6:.1f}", f"{ours / measured.limit:.2f}"]
+    verdict = "" if measured.met is None or measured.met else "  short of it"
+    return f"{_line(cells)}  {measured.tier}{verdict}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " ".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()
+
+
+def _fields(measured: CpuMeasured) -> dict[str, Any]:
+    fields = json.loads(json.dumps(asdict(measured)))
+    return {**fields, "ratio": measured.pairs.ratio, "spread": measured.pairs.spread, "met": measured.met}

@@ -1,0 +1,108 @@
+"""One shape's call on the CPU's operators and on ONNX Runtime, from the same arrays, appended to in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
+from pageloom.attention.numerics.dtypes import Array
+from pageloom.attention.paged.spec import PagedAttentionSpec
+from pageloom.backends.cpu.operators import CpuOperators
+from pageloom.backends.cpu.operators.bound import RecordedCall
+from pageloom.backends.cpu.tiers import Tier
+from pageloom.commands.bench_cpu_shapes import BITS, CpuShape
+
+LARGEST_CODE = {8: 127, 4: 7}
+
+
+def group_query_spec(shape: CpuShape) -> GroupQueryAttentionSpec:
+    """The attributes of the shape as GroupQueryAttention."""
+    return GroupQueryAttentionSpec(
+        num_heads=shape.num_heads, kv_num_heads=shape.kv_num_heads, **_quantization(shape, bit_width=True)
+    )
+
+
+def _quantization(shape: CpuShape, *, bit_width: bool) -> dict[str, Any]:
+    if shape.storage == "float32":
+        return {}
+    kind = "PER_CHANNEL" if shape.storage.endswith("channels") else "PER_TENSOR"
+    quantization: dict[str, Any] = {"k_quant_type": kind, "v_quant_type": kind}
+    bits = BITS[shape.storage]
+    if bit_width:
+        quantization["kv_cache_bit_width"] = bits
+    elif bits == 4:
+        quantization |= {"k_cache_dtype": "int4", "v_cache_dtype": "int4"}
+    return quantization
+
+
+def group_query_inputs(shape: CpuShape) -> dict[str, Array]:
+    """Uniform numbers in [-0.5, 0.5), random codes, and scales with which those span the same."""
+    rng = np.random.default_rng(0)
+    width, kv_width = shape.num_heads * shape.head_size, shape.kv_num_heads * shape.head_size
+    inputs = {"query": _uniform(rng, (1, shape.new, width))}
+    inputs |= {name: _uniform(rng, (1, shape.new, kv_width)) for name in ("key", "value")}
+    cache = (1, shape.kv_num_heads, shape.total, shape.head_size)
+    inputs |= {name: _cache(rng, shape, cache) for name in ("past_key", "past_value")}
+    inputs |= _scales(rng, shape)
+    inputs["seqlens_k"] = np.array([shape.total - 1], np.int32)
+    inputs["total_sequence_length"] = np.array(shape.total, np.int32)
+    return inputs
+
+
+def record_group_query(operators: CpuOperators, shape: CpuShape, tier: Tier | None = None) -> RecordedCall:
+    """The call on caches of its own."""
+    inputs = group_query_inputs(shape)
+    given: dict[str, Any] = {**inputs, "present_key": inputs["past_key"], "present_value": inputs["past_value"]}
+    return operators.group_query_attention(group_query_spec(shape)).record(tier=tier, **given)
+
+
+def record_paged(operators: CpuOperators, shape: CpuShape) -> RecordedCall:
+    """The same call over pages in random order."""
+    rng = np.random.default_rng(0)
+    num_blocks = -(-shape.total // shape.block_size)
+    width, kv_width = shape.num_heads * shape.head_size, shape.kv_num_heads * shape.head_size
+    inputs: dict[str, Any] = {"query": _uniform(rng, (shape.new, width))}
+    inputs |= {name: _uniform(rng, (shape.new, kv_width)) for name in ("key", "value")}
+    cache = (num_blocks, shape.block_size, shape.kv_num_heads, shape.head_size)
+    inputs |= {name: _cache(rng, shape, cache) for name in ("key_cache", "value_cache")}
+    inputs |= _scales(rng, shape)
+    inputs["cumulative_sequence_length"] = np.array([0, shape.new], np.int32)
+    inputs["past_seqlens"] = np.array([shape.total - shape.new], np.int32)
+    inputs["block_table"] = rng.permutation(num_blocks).astype(np.int32)[None]
+    spec = PagedAttentionSpec(
+        num_heads=shape.num_heads, kv_num_heads=shape.kv_num_heads, **_quantization(shape, bit_width=False)
+    )
+    return operators.paged_attention(spec).record(**inputs)
+
+
+def onnxruntime_call(shape: CpuShape, threads: int, *, flash: bool = True) -> Callable[[], None]:
+    """The call bound to its arrays in a session of its own, which lives as long as the call does."""
+    from pageloom.commands.bench_onnxruntime import bind  # noqa: PLC0415 - needs onnxruntime, which is optional
+
+    inputs = group_query_inputs(shape)
+    shared = {"present_key": "past_key", "present_value": "past_value"}
+    return bind("group_query_attention", group_query_spec(shape), inputs, shared, threads=threads, flash=flash)
+
+
+def _uniform(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    return rng.uniform(-0.5, 0.5, size).astype(np.float32)
+
+
+def _cache(rng: np.random.Generator, shape: CpuShape, size: tuple[int, ...]) -> Array:
+    bits = BITS[shape.storage]
+    if bits == 32:
+        return _uniform(rng, size)
+    *lead, width = size
+    codes = rng.integers(0, 256, (*lead, width * bits // 8), np.uint8)
+    return codes.view(np.int8) if bits == 8 else codes
+
+
+def _scales(rng: np.random.Generator, shape: CpuShape) -> dict[str, Array]:
+    if shape.storage == "float32":
+        return {}
+    size = (shape.kv_num_heads, 1, shape.head_size) if shape.storage.endswith("channels") else (1,)
+    largest = LARGEST_CODE[BITS[shape.storage]]
+    return {name: (rng.uniform(0.4, 0.6, size) / largest).astype(np.float32) for name in ("k_scale", "v_scale")}
