@@ -1,0 +1,29 @@
+// One attention call: resolves its lengths, plans, and runs the tasks on the pool.
+#pragma once
+
+#include "core/levels.hpp"
+#include "core/plan.hpp"
+#include "core/problem.hpp"
+#include "core/sequences.hpp"
+
+namespace pageloom {
+
+struct AttentionCall {
+  AttentionProblem problem;
+  SequenceSource source;
+  const Level* level = nullptr;
+  Path path = Path::choose;
+
+  void run() const;
+  Plan plan() const;
+};
+
+struct AppendCall {
+  AppendProblem problem;
+  SequenceSource source;
+  const Level* level = nullptr;
+
+  void run() const;
+};
+
+}  // namespace pageloom

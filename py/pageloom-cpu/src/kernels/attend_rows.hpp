@@ -1,0 +1,166 @@
+// Attention of single query rows (decode): K and V are read in place, each row once for all heads of its group, with an
+// online softmax over blocks of keys.
+#pragma once
+
+// Floats of the scratch of `attend_rows`; q and sums of all heads, then maxima, denominators and the scores of a block.
+struct RowsScratch {
+  float *queries, *sums, *maxima, *denominators, *scores;
+  int64_t query_width, value_width, score_stride;
+};
+
+static RowsScratch rows_scratch(const AttentionProblem& problem, int64_t kv_block, float* scratch) {
+  RowsScratch s;
+  s.query_width = padded(problem.head_size);
+  s.value_width = padded(problem.v_head_size);
+  s.score_stride = (kv_block + 15) / 16 * 16;
+  s.queries = scratch;
+  s.sums = s.queries + problem.heads * s.query_width;
+  s.maxima = s.sums + problem.heads * s.value_width;
+  s.denominators = s.maxima + problem.heads;
+  s.scores = s.denominators + problem.heads + problem.heads % 2 * 16;
+  return s;
+}
+
+static size_t rows_scratch_size(const AttentionProblem& problem, int64_t kv_block) {
+  const RowsScratch s = rows_scratch(problem, kv_block, nullptr);
+  return static_cast<size_t>(s.scores - s.queries) + kMaxGroup * s.score_stride;
+}
+
+// Brings `logits` of one head to weights relative to its running maximum. Returns whether any key is visible.
+static bool online_softmax(float* logits, int64_t count, float& maximum, float& denominator, float* sums, int64_t width) {
+  Vec top = set(kNegativeInfinity);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) top = max(top, load(logits + i));
+  float block_maximum = largest(top);
+  for (int64_t j = i; j < count; j++) block_maximum = logits[j] > block_maximum ? logits[j] : block_maximum;
+  if (block_maximum > maximum) {
+    const float rescale = expf(maximum - block_maximum);
+    maximum = block_maximum;
+    denominator *= rescale;
+    for (int64_t c = 0; c < width; c += kLanes) store(sums + c, mul(load(sums + c), set(rescale)));
+  }
+  if (block_maximum == kNegativeInfinity) {
+    for (int64_t j = 0; j < count; j++) logits[j] = 0;
+    return false;
+  }
+  const Vec shift = set(maximum);
+  Vec total = zero();
+  for (i = 0; i + kLanes <= count; i += kLanes) {
+    const Vec weight = exponential(sub(load(logits + i), shift));
+    store(logits + i, weight);
+    total = add(total, weight);
+  }
+  denominator += sum(total);
+  if (i < count) {
+    const int n = static_cast<int>(count - i);
+    store_first(logits + i, exponential(sub(load_first(logits + i, n), shift)), n);
+    for (; i < count; i++) denominator += logits[i];
+  }
+  return true;
+}
+
+// Keys [begin, end) for the heads [head, head + group) of K/V head `kv_head`.
+static void attend_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head, int head,
+                         int group, int64_t begin, int64_t end, const RowsScratch& s) {
+  const int64_t count = end - begin;
+  const RowsProduct dots = dot_rows_for(problem.key.element, group);
+  bool any_hidden = problem.bias.data != nullptr;
+  for (int64_t t = begin; t < end;) {
+    const Run run = run_at(problem.key, problem.addressing, sequence.index, kv_head, t, end);
+    float* scores = s.scores + (t - begin);
+    if (run.data) {
+      dots(s.queries + head * s.query_width, s.query_width, run.data, problem.key.row_stride, run.count, problem.head_size,
+           scores, s.score_stride);
+    } else {
+      any_hidden = true;
+      for (int g = 0; g < group; g++) {
+        for (int64_t i = 0; i < run.count; i++) scores[g * s.score_stride + i] = kNegativeInfinity;
+      }
+    }
+    t += run.count;
+  }
+  bool any_visible = false;
+  for (int g = 0; g < group; g++) {
+    float* scores = s.scores + g * s.score_stride;
+    if (transforms_logits(problem)) {
+      transform_logits(problem, sequence.index, head + g, row, begin, scores, count);
+    }
+    any_visible |= online_softmax(scores, count, s.maxima[head + g], s.denominators[head + g],
+                                  s.sums + (head + g) * s.value_width, s.value_width);
+  }
+  if (!any_visible) return;
+  const RowsProduct accumulate = accumulate_rows_for(problem.value.element, group);
+  for (int64_t t = begin; t < end;) {
+    Run run = run_at(problem.value, problem.addressing, sequence.index, kv_head, t, end);
+    if (any_hidden && run.data) {
+      // Hidden rows may hold NaN: leave them out, and join only neighbours that some head sees.
+      int64_t seen = 0, i = t - begin;
+      for (; seen < run.count; seen++, i++) {
+        float largest_weight = 0;
+        for (int g = 0; g < group; g++) largest_weight += s.scores[g * s.score_stride + i];
+        if (largest_weight == 0) break;
+      }
+      if (seen == 0) {
+        t++;
+        continue;
+      }
+      run.count = seen;
+    }
+    if (run.data) {
+      accumulate(s.scores + (t - begin), s.score_stride, run.data, problem.value.row_stride, run.count,
+                 problem.v_head_size, s.sums + head * s.value_width, s.value_width);
+    }
+    t += run.count;
+  }
+}
+
+static void attend_head_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head,
+                              int64_t begin, int64_t end, const RowsScratch& s) {
+  for (int done = 0; done < problem.group;) {
+    const int group = heads_together(problem.group - done);
+    attend_block(problem, sequence, row, kv_head, kv_head * problem.group + done, group, begin, end, s);
+    done += group;
+  }
+}
+
+static void attend_rows(const AttentionProblem& problem, const AttentionTask& task, int64_t kv_block, float* scratch) {
+  const RowsScratch s = rows_scratch(problem, kv_block, scratch);
+  const int first_head = task.head_begin * problem.group, last_head = task.head_end * problem.group;
+  // Heads that lie beside each other in a token are visited together, so that a token is read as one piece.
+  const bool heads_inside = problem.key.head_stride < problem.key.row_stride;
+  for (int64_t row = task.row_begin; row < task.row_end; row++) {
+    for (int head = first_head; head < last_head; head++) {
+      prepare_query(problem, task.sequence, row, head, s.queries + head * s.query_width);
+      s.maxima[head] = kNegativeInfinity;
+      s.denominators[head] = 0;
+      for (int64_t c = 0; c < s.value_width; c += kLanes) store(s.sums + head * s.value_width + c, zero());
+    }
+    const Span span = visible_keys(problem, task.sequence, task.sequence.first + row);
+    const int64_t begin = larger(span.begin, task.begin), end = smaller(span.end, task.end);
+    if (heads_inside) {
+      for (int64_t t = begin; t < end; t += kv_block) {
+        for (int head = task.head_begin; head < task.head_end; head++) {
+          attend_head_block(problem, task.sequence, row, head, t, smaller(end, t + kv_block), s);
+        }
+      }
+    } else {
+      for (int head = task.head_begin; head < task.head_end; head++) {
+        for (int64_t t = begin; t < end; t += kv_block) {
+          attend_head_block(problem, task.sequence, row, head, t, smaller(end, t + kv_block), s);
+        }
+      }
+    }
+    const int64_t stride = partial_stride(problem);
+    for (int head = first_head; head < last_head; head++) {
+      float* sums = s.sums + head * s.value_width;
+      if (task.partial) {
+        float* partial = task.partial + ((row - task.row_begin) * problem.heads + head) * stride;
+        partial[0] = s.maxima[head];
+        partial[1] = s.denominators[head];
+        memcpy(partial + 2, sums, s.value_width * sizeof(float));
+      } else {
+        finish_row(problem, task.sequence, row, head, s.maxima[head], s.denominators[head], sums);
+      }
+    }
+  }
+}

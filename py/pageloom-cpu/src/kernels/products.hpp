@@ -1,0 +1,148 @@
+// Products of stored rows with a few query heads: q.k for a run of rows, and the sum of weighted rows. A row is converted
+// once for all heads of a group; sums stay in registers.
+#pragma once
+
+constexpr int kMaxGroup = kDots / 2;
+
+// scores[g * score_stride + r] = q[g] . row r, in unit order, for `count` rows `stride` bytes apart.
+template <class Store, int G>
+static void dot_rows(const float* q, int64_t q_stride, const char* data, int64_t stride, int64_t count, int channels,
+                     float* scores, int64_t score_stride) {
+  constexpr int kRows = kDots / G;
+  const int whole = channels / kUnit, rest = channels % kUnit, unit_bytes = Store::bytes(kUnit);
+  for (int64_t first = 0; first < count; first += kRows) {
+    const char* row[kRows];
+    for (int r = 0; r < kRows; r++) row[r] = data + smaller(first + r, count - 1) * stride;
+    Vec sums[kDots];
+    for (int i = 0; i < kDots; i++) sums[i] = zero();
+    for (int unit = 0; unit < whole; unit++) {
+      const float* queries = q + unit * kUnit;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; r++) {
+        Vec a, b;
+        Store::load_unit(row[r] + unit * unit_bytes, a, b);
+#pragma GCC unroll 8
+        for (int g = 0; g < G; g++) {
+          Vec& sum = sums[g * kRows + r];
+          sum = fma(load(queries + g * q_stride), a, sum);
+          sum = fma(load(queries + g * q_stride + kLanes), b, sum);
+        }
+      }
+    }
+    if (rest) {
+      const float* queries = q + whole * kUnit;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; r++) {
+        Vec a, b;
+        load_unit_first<Store>(row[r] + whole * unit_bytes, rest, a, b);
+#pragma GCC unroll 8
+        for (int g = 0; g < G; g++) {
+          Vec& sum = sums[g * kRows + r];
+          sum = fma(load(queries + g * q_stride), a, sum);
+          sum = fma(load(queries + g * q_stride + kLanes), b, sum);
+        }
+      }
+    }
+    alignas(64) float results[kDots];
+    reduce_dots(sums, results);
+    const int64_t valid = smaller(kRows, count - first);
+    for (int g = 0; g < G; g++) {
+      float* out = scores + g * score_stride + first;
+      if (valid == kRows) {
+        memcpy(out, results + g * kRows, kRows * sizeof(float));
+      } else {
+        for (int64_t r = 0; r < valid; r++) out[r] = results[g * kRows + r];
+      }
+    }
+  }
+}
+
+// `Units` units of the output of G heads, over all rows of a run.
+template <class Store, int G, int Units, bool Whole>
+PAGELOOM_INLINE void accumulate_units(const float* weights, int64_t weight_stride, const char* data, int64_t stride,
+                                      int64_t count, int channels, float* out, int64_t out_stride) {
+  Vec sums[G][2 * Units];
+  for (int g = 0; g < G; g++) {
+    for (int c = 0; c < 2 * Units; c++) sums[g][c] = load(out + g * out_stride + c * kLanes);
+  }
+  for (int64_t r = 0; r < count; r++, data += stride) {
+#pragma GCC unroll 8
+    for (int u = 0; u < Units; u++) {
+      Vec a, b;
+      if (Whole) {
+        Store::load_unit(data + u * Store::bytes(kUnit), a, b);
+      } else {
+        load_unit_first<Store>(data, channels, a, b);
+      }
+#pragma GCC unroll 8
+      for (int g = 0; g < G; g++) {
+        Vec weight = set(weights[g * weight_stride + r]);
+        sums[g][2 * u] = fma(weight, a, sums[g][2 * u]);
+        sums[g][2 * u + 1] = fma(weight, b, sums[g][2 * u + 1]);
+      }
+    }
+  }
+  for (int g = 0; g < G; g++) {
+    for (int c = 0; c < 2 * Units; c++) store(out + g * out_stride + c * kLanes, sums[g][c]);
+  }
+}
+
+// out[g * out_stride ...] += sum over rows r of weights[g * weight_stride + r] * row r, in unit order.
+template <class Store, int G>
+static void accumulate_rows(const float* weights, int64_t weight_stride, const char* data, int64_t stride, int64_t count,
+                            int channels, float* out, int64_t out_stride) {
+  constexpr int kWide = kDots / (2 * G) >= 4 ? 4 : kDots / (2 * G);
+  const int whole = channels / kUnit, rest = channels % kUnit;
+  int unit = 0;
+  for (; unit + kWide <= whole; unit += kWide) {
+    accumulate_units<Store, G, kWide, true>(weights, weight_stride, data + unit * Store::bytes(kUnit), stride, count, kUnit,
+                                            out + unit * kUnit, out_stride);
+  }
+  for (; unit < whole; unit++) {
+    accumulate_units<Store, G, 1, true>(weights, weight_stride, data + unit * Store::bytes(kUnit), stride, count, kUnit,
+                                        out + unit * kUnit, out_stride);
+  }
+  if (rest) {
+    accumulate_units<Store, G, 1, false>(weights, weight_stride, data + whole * Store::bytes(kUnit), stride, count, rest,
+                                         out + whole * kUnit, out_stride);
+  }
+}
+
+using RowsProduct = void (*)(const float*, int64_t, const char*, int64_t, int64_t, int, float*, int64_t);
+
+template <class Store>
+static RowsProduct dot_rows_for(int group) {
+  if constexpr (kMaxGroup >= 8) {
+    if (group == 8) return dot_rows<Store, 8>;
+  }
+  if constexpr (kMaxGroup >= 4) {
+    if (group == 4) return dot_rows<Store, 4>;
+  }
+  return group == 2 ? dot_rows<Store, 2> : dot_rows<Store, 1>;
+}
+
+template <class Store>
+static RowsProduct accumulate_rows_for(int group) {
+  if constexpr (kMaxGroup >= 8) {
+    if (group == 8) return accumulate_rows<Store, 8>;
+  }
+  if constexpr (kMaxGroup >= 4) {
+    if (group == 4) return accumulate_rows<Store, 4>;
+  }
+  return group == 2 ? accumulate_rows<Store, 2> : accumulate_rows<Store, 1>;
+}
+
+PAGELOOM_INLINE RowsProduct dot_rows_for(Element element, int group) {
+  return with_store(element, [group](auto store) { return dot_rows_for<decltype(store)>(group); });
+}
+
+PAGELOOM_INLINE RowsProduct accumulate_rows_for(Element element, int group) {
+  return with_store(element, [group](auto store) { return accumulate_rows_for<decltype(store)>(group); });
+}
+
+// The largest number of heads worked on together, of `heads` that are left.
+PAGELOOM_INLINE int heads_together(int heads) {
+  int group = kMaxGroup;
+  while (group > heads) group /= 2;
+  return group;
+}

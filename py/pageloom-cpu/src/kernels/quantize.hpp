@@ -1,0 +1,29 @@
+// Codes of float rows: round(x * (1 / scale)) or round(x / scale), half to even, clamped; a scale of 0 counts as 1; NaN gives
+// the largest code, as the minimum returns its second operand.
+#pragma once
+
+static void quantize_row(const float* values, const float* scale, bool per_channel, bool divide, Element element, int count,
+                         char* codes) {
+  const bool nibbles = element == Element::i4;
+  const Vec low = set(nibbles ? -8.0f : -128.0f), high = set(nibbles ? 7.0f : 127.0f), one = set(1.0f);
+  for (int c = 0; c < count; c += kUnit) {
+    alignas(64) char bytes[kUnit];
+    for (int half = 0; half < 2; half++) {
+      const int first = c + half * kLanes, n = static_cast<int>(larger(0, smaller(kLanes, count - first)));
+      Vec unit = per_channel ? (n ? load_first(scale + first, n) : one) : set(*scale);
+      Vec nonzero = if_less(zero(), absolute(unit), unit, one);
+      Vec x = n ? load_first(values + first, n) : zero();
+      Vec scaled = divide ? div(x, nonzero) : mul(x, div(one, nonzero));
+      store_i8(bytes + half * kLanes, round_even(max(min(scaled, high), low)));
+    }
+    const int n = static_cast<int>(smaller(kUnit, count - c));
+    if (nibbles) {
+      for (int i = 0; i < n; i += 2) {
+        const int odd = i + 1 < n ? bytes[i + 1] : 0;
+        codes[(c + i) / 2] = static_cast<char>((bytes[i] + 8) | (odd + 8) << 4);
+      }
+    } else {
+      memcpy(codes + c, bytes, n);
+    }
+  }
+}

@@ -1,0 +1,18 @@
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/problem.hpp"
+
+namespace pageloom {
+namespace avx512 {
+namespace {
+#include "simd/avx512.hpp"
+
+#include "kernels/level.hpp"
+}  // namespace
+
+extern const LevelKernels kernels;
+const LevelKernels kernels = kKernels;
+}  // namespace avx512
+}  // namespace pageloom

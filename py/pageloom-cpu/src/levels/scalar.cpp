@@ -1,0 +1,17 @@
+#include <math.h>
+#include <string.h>
+
+#include "core/problem.hpp"
+
+namespace pageloom {
+namespace scalar {
+namespace {
+#include "simd/scalar.hpp"
+
+#include "kernels/level.hpp"
+}  // namespace
+
+extern const LevelKernels kernels;
+const LevelKernels kernels = kKernels;
+}  // namespace scalar
+}  // namespace pageloom
