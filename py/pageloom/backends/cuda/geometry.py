@@ -1,0 +1,141 @@
+"""The static side of one attention call, and the tiles that a GPU runs it with: pure arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pageloom.attention.cache_storage import CacheStorage
+from pageloom.attention.tensors import DType
+
+Lengths = Literal["paged", "prompt", "append", "chunk", "external", "fixed"]
+"""Where the kernels find the lengths of a sequence; see `kernels.rows.sequence_lengths`."""
+Sink = Literal["none", "zero", "given"]
+Rotary = Literal["none", "half", "interleaved"]
+
+WIDEST_PART = 512
+SMALLEST_PART = 16
+"""Tensor cores take 16 channels, or keys, at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What the kernels of a call are compiled for, whichever the operator.
+
+    - `window`: visible keys, the own one included, 0 for no window; `block_size`: positions of a page, 0 for a cache that
+      is not paged; `reciprocal`: whether int8 codes are rounded from a product with 1 / scale.
+    - `norm`, `rotary`...: what happens to Q and K before attention.
+    """
+
+    dtype: DType
+    num_heads: int
+    kv_num_heads: int
+    head_size: int
+    v_head_size: int
+    scale: float
+    key_storage: CacheStorage
+    value_storage: CacheStorage
+    lengths: Lengths
+    block_size: int = 0
+    softcap: float = 0.0
+    window: int = 0
+    causal: bool = True
+    sink: Sink = "none"
+    latent: bool = False
+    norm: bool = False
+    q_epsilon: float = 0.0
+    k_epsilon: float = 0.0
+    rotary: Rotary = "none"
+    rotary_dim: int = 0
+    rotary_offset: int = 0
+    reciprocal: bool = False
+
+    @property
+    def group(self) -> int:
+        """Query heads of one K/V head."""
+        return self.num_heads // self.kv_num_heads
+
+    @property
+    def prepares_query(self) -> bool:
+        """Whether Q as attention reads it differs from the input."""
+        return self.norm or self.rotary != "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How the channels of a row go into tensor-core tiles: `first` and `rest` lanes; `paired` for int4, whose parts are
+    the even and the odd channels."""
+
+    first: int
+    rest: int
+    paired: bool
+
+    @property
+    def count(self) -> int:
+        return 2 if self.rest else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The shape of the attention kernel's work: query rows and keys of a step, splits of the keys, rows that splits leave
+    behind, and how a program is laid out."""
+
+    block_m: int
+    block_n: int
+    splits: int
+    rows: int
+    num_warps: int
+    num_stages: int
+
+
+def power_of_two(number: int, least: int = 1) -> int:
+    """The smallest power of two that holds `number`, at least `least`."""
+    return max(least, 1 << max(0, number - 1).bit_length())
+
+
+def parts_of(width: int, storage: CacheStorage) -> Parts:
+    """The parts of rows of `width` channels."""
+    if storage.element == "int4":
+        half = power_of_two((width + 1) // 2, SMALLEST_PART)
+        return Parts(half, half, paired=True)
+    if width > WIDEST_PART:
+        return Parts(WIDEST_PART, power_of_two(width - WIDEST_PART, SMALLEST_PART), paired=False)
+    return Parts(power_of_two(width, SMALLEST_PART), 0, paired=False)
+
+
+def value_parts(geometry: Geometry) -> Parts:
+    """Of V: one part, of any width, but for int4."""
+    if geometry.value_storage.element == "int4":
+        return parts_of(geometry.v_head_size, geometry.value_storage)
+    return Parts(power_of_two(geometry.v_head_size, SMALLEST_PART), 0, paired=False)
+
+
+def decode_splits(units: int, kv_bound: int, block_n: int, multiprocessors: int) -> int:
+    """A power of two: enough programs that every multiprocessor has a few, and no split shorter than one step."""
+    wanted = power_of_two(-(-WAVES * multiprocessors // units))
+    possible = power_of_two(-(-kv_bound // block_n))
+    return min(wanted, possible, MOST_SPLITS)
+
+
+WAVES = 2
+MOST_SPLITS = 32
+
+
+def tile_of(geometry: Geometry, *, sequences: int, query_bound: int, kv_bound: int, multiprocessors: int) -> Tile:
+    """For at most `query_bound` new tokens and `kv_bound` keys in each of `sequences`."""
+    query_rows = query_bound * geometry.group
+    keys, values = parts_of(geometry.head_size, geometry.key_storage), value_parts(geometry)
+    width = max(keys.first * keys.count, values.first * values.count)
+    if query_rows <= 64:
+        block_m = power_of_two(query_rows, 16)
+        block_n = 64 if width <= 256 else 32 if width <= 512 else 16
+        tiles = -(-query_rows // block_m)
+        splits = decode_splits(sequences * geometry.kv_num_heads * tiles, kv_bound, block_n, multiprocessors)
+        return Tile(block_m, block_n, splits, power_of_two(min(query_rows, block_m)), 4, 3 if width <= 128 else 2)
+    if width <= 64:
+        return Tile(128, 64, 1, 128, 4, 3)
+    if width <= 128:
+        return Tile(128, 64, 1, 128, 8, 3)
+    if width <= 256:
+        return Tile(64, 64, 1, 64, 8, 2)
+    return Tile(16, 32 if width <= 512 else 16, 1, 16, 4, 1)

@@ -1,0 +1,1 @@
+"""Triton kernels. Importing a module here needs Triton; nothing else of the backend does before a kernel is launched."""
