@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from pageloom.attention.tensors import Tensor
 from pageloom.attention.vectors import Vector
 from pageloom.backends.webgpu.native import NativeDevice
 from pageloom.backends.webgpu.operators.tiers import TIERS
+from pageloom.conformance import run
+from pageloom.conformance.members import Member, members
 from pageloom.conformance.run import CaseRunner
 from pageloom.errors import DeviceLost, InvalidArgument
 from tests.native.software_drivers import environment_with
@@ -89,6 +92,22 @@ async def test_a_number_that_is_off_fails_the_case_and_names_the_element(device:
     assert (report.outcome, report.alone) == ("failed", "")
     assert report.share > 1
     assert report.detail.startswith("output[0, 0, 7] is ")
+
+
+async def test_a_member_whose_bits_are_not_the_batchs_fails_the_case(
+    device: NativeDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nudged(vector: Vector, most: int) -> Iterator[Member]:
+        for member in members(vector, most):
+            query = member.inputs["query"]
+            data = bytearray(query.data)
+            data[0] ^= 1
+            yield replace(member, inputs={**member.inputs, "query": Tensor(query.info, memoryview(data))})
+
+    monkeypatch.setattr(run, "members", nudged)
+    report = await CaseRunner(device).run(VECTORS["paged/sink/decode"])
+    assert (report.outcome, report.alone) == ("failed", "off")
+    assert re.match(r"sequence \d+ by itself: .*output.* differ from the batch's bits", report.detail)
 
 
 async def test_a_cache_that_is_off_by_a_bit_fails_the_case(device: NativeDevice) -> None:

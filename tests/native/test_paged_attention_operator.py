@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from operator_kit import CASES, fetched, inputs_of, placed
 
 from pageloom.attention.cases.compare import compare_outputs
 from pageloom.attention.cases.paged_case import paged_case
-from pageloom.attention.numerics.dtypes import as_array, as_tensor, as_tensors
+from pageloom.attention.numerics.dtypes import Array, as_array, as_tensor, as_tensors
 from pageloom.backends.webgpu.device import Device
 from pageloom.backends.webgpu.native import NativeDevice
 from pageloom.backends.webgpu.operators import WebGpuOperators
@@ -19,6 +20,7 @@ from pageloom.backends.webgpu.operators.operands import DeviceTensor
 from pageloom.backends.webgpu.operators.tiers import Tier
 
 tiers = pytest.mark.parametrize("tier", WebGpuOperators.tiers)
+software_tiers = pytest.mark.parametrize("tier", ["direct-software", "gather-then-flash"])
 
 
 @pytest.fixture(scope="session")
@@ -89,6 +91,46 @@ def test_arrays_and_buffers_are_taken_and_a_call_may_block(operators: WebGpuOper
     assert operator(**views)["output"].data == outputs["output"].data
     assert compare_outputs(case.expected(), outputs).passed
     assert as_array(outputs["output"]).shape == (3, 4 * 64)
+
+
+ORDERS: dict[str, Callable[[Array], object]] = {
+    "columns first": np.asfortranarray,
+    "every second number": lambda array: np.repeat(array, 2, axis=-1)[..., ::2],
+    "backwards": lambda array: array[::-1].copy()[::-1],
+    "read only": lambda array: np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+async def test_arrays_count_by_their_numbers_however_they_lie(operators: WebGpuOperators, order: str) -> None:
+    case = CASES["paged/all_together/ragged"]
+    arrays = {name: ORDERS[order](array) for name, array in case.inputs().items()}
+    verdict = compare_outputs(case.expected(), await operators.paged_attention(case.spec).run(**arrays))
+    assert verdict.passed, verdict.where
+
+
+@software_tiers
+async def test_a_softcap_far_above_the_logits_changes_nothing(operators: WebGpuOperators, tier: Tier) -> None:
+    case = CASES["paged/decode/edges_nan"]
+    for softcap in (1e4, 1e8, 3e38):
+        operator = operators.paged_attention(replace(case.spec, softcap=softcap))
+        verdict = compare_outputs(case.expected(), await operator.run(**case.inputs(), tier=tier))
+        assert verdict.passed, f"softcap {softcap}: {verdict.where}"
+
+
+@software_tiers
+async def test_a_window_wider_than_the_table_hides_nothing(operators: WebGpuOperators, tier: Tier) -> None:
+    case = CASES["paged/decode/edges_nan"]
+    operator = operators.paged_attention(replace(case.spec, local_window_size=2**40))
+    verdict = compare_outputs(case.expected(), await operator.run(**case.inputs(), tier=tier))
+    assert verdict.passed, verdict.where
+
+
+async def test_a_table_may_map_more_positions_than_an_integer_counts(operators: WebGpuOperators) -> None:
+    case = paged_case("wide_table", block_size=2**14, spare_blocks=1, extra_columns=2**18, new=(1,), past=(20,),
+                      heads=(1, 1), head_size=8)  # fmt: skip
+    verdict = compare_outputs(case.expected(), await operators.paged_attention(case.spec).run(**case.inputs()))
+    assert verdict.passed, verdict.where
 
 
 def test_the_tier_is_explained(device: Device, operators: WebGpuOperators) -> None:

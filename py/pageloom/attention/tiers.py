@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pageloom.errors import NotSupported
+from pageloom.errors import InvalidArgument, NotSupported
 
 TierT = TypeVar("TierT", bound=str)
 
@@ -24,10 +24,12 @@ def fastest(
 ) -> Explanation[TierT]:
     """The first of `tiers`, fastest first, that can run a call; or `forced`, which then stands before the faster ones.
 
-    `why_not` gives for each tier the reason why it cannot run the call, or None. Raises `NotSupported` where the forced
-    tier, or every tier, cannot.
+    `why_not` gives for each tier the reason why it cannot run the call, or None. Raises `InvalidArgument` for a forced
+    tier that there is not, `NotSupported` where it, or every tier, cannot.
     """
     if forced is not None:
+        if forced not in tiers:
+            raise InvalidArgument(f"there is no tier {forced!r}; there are {', '.join(tiers)}", param="tier")
         if (reason := why_not[forced]) is not None:
             raise NotSupported(f"tier {forced} cannot run this call: {reason}", param="tier")
         faster = tiers[: tiers.index(forced)]

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from pageloom.attention.tensors import DType, TensorInfo
 from pageloom.errors import InvalidArgument
 
+FLOAT32_RANGE = (2.0**-126, (2 - 2.0**-23) * 2.0**127)
+"""The smallest normal and the largest magnitude."""
+
 
 def require(condition: bool, message: str, param: str) -> None:
     """Raise `InvalidArgument(message, param=param)` unless `condition` holds."""
@@ -35,13 +38,14 @@ def require_one_of(param: str, value: object, allowed: Sequence[object]) -> None
 
 
 def require_real(param: str, value: object, *, minimum: float = -math.inf, exclusive: bool = False) -> None:
-    """An attribute that is a finite number of at least `minimum`, or above it where `exclusive`."""
+    """An attribute, which ONNX stores in float32: a finite number of at least `minimum`, or above it where
+    `exclusive`."""
     bound = f" {'above' if exclusive else 'of at least'} {minimum:g}" if minimum > -math.inf else ""
     require(
         isinstance(value, int | float)
-        and math.isfinite(value)
+        and (value == 0 or FLOAT32_RANGE[0] <= abs(value) <= FLOAT32_RANGE[1])
         and (value > minimum if exclusive else value >= minimum),
-        f"{param} is {value!r}; a finite number{bound} is allowed",
+        f"{param} is {value!r}; a finite number{bound}, of float32's normal range, is allowed",
         param,
     )
 

@@ -54,7 +54,7 @@ class Call:
         step = self.workspace.scratch("step", 4 * words)
         bounds = self.workspace.scratch("bounds", 8)
         self.device.write(step, 0, header)
-        self.device.write(bounds, 0, array.array("I", [shape.num_blocks, shape.position_limit]))
+        self.device.write(bounds, 0, array.array("I", [shape.num_blocks, min(shape.position_limit, 2**31 - 1)]))
         planned = plan_prepare_metadata(
             self.tensors["cumulative_sequence_length"].buffer,
             self.tensors["past_seqlens"].buffer,

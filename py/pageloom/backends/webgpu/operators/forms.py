@@ -104,7 +104,7 @@ def attention_form(
         value_kind=element_kind(info, shape.value_storage.element),
         output_kind=element_kind(info, shape.dtype),
         softcap=float(spec.softcap),
-        window=spec.local_window_size,
+        window=spec.local_window_size if spec.local_window_size < shape.capacity else -1,
         causal=bool(spec.is_causal),
         latent=spec.latent,
         sink=sink,

@@ -33,35 +33,48 @@ Operand = Tensor | DeviceTensor
 
 def as_operand(name: str, value: Any) -> Operand:
     """`value` as a tensor: a `DeviceTensor` or `Tensor` as it is; an array with dtype and shape, as numpy's, or
-    anything with the buffer protocol, as a copy.
+    anything with the buffer protocol, as a copy, dense and row-major.
 
-    Raises `InvalidArgument`, naming the input, for what is none of these, has an unknown element type, or a buffer that
-    is shorter than the tensor.
+    Raises `InvalidArgument`, naming the input, for what is none of these, has an unknown element type (numbers of the
+    other byte order have one), a shape that is none, or bytes that are not the tensor's.
     """
-    if isinstance(value, DeviceTensor):
-        if value.buffer.size < value.info.num_bytes:
-            raise InvalidArgument(
-                f"{name} is {value.dtype} {value.shape}, {value.info.num_bytes} bytes; its buffer has "
-                f"{value.buffer.size}",
-                param=name,
-            )
-        return value
-    if isinstance(value, Tensor):
+    if isinstance(value, DeviceTensor | Tensor):
+        _check_shape(name, value.info)
+        _check_bytes(name, value)
         return value
     if hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "tobytes"):
         dtype = _known_dtype(name, _ARRAY_DTYPES.get(str(value.dtype)), value.dtype)
         return Tensor(TensorInfo(dtype, tuple(value.shape)), memoryview(value.tobytes()))
     try:
         view = memoryview(value)
-    except TypeError as error:
+    except (TypeError, ValueError, BufferError) as error:
         raise InvalidArgument(
-            f"{name} is a {type(value).__name__}; an array, anything with the buffer protocol, or a DeviceTensor is "
-            "allowed",
+            f"{name} is a {type(value).__name__} ({error}); an array, anything with the buffer protocol, or a "
+            "DeviceTensor is allowed",
             param=name,
         ) from error
-    found = _FORMATS.get(view.format) or (_INTEGERS.get(view.itemsize) if view.format in "ilq" else None)
+    code = view.format.lstrip("@=<")
+    found = _FORMATS.get(code) or (_INTEGERS.get(view.itemsize) if code in tuple("ilq") else None)
     dtype = _known_dtype(name, found, view.format)
     return Tensor(TensorInfo(dtype, tuple(view.shape or ())), memoryview(view.tobytes()))
+
+
+def _check_shape(name: str, info: TensorInfo) -> None:
+    _known_dtype(name, info.dtype if isinstance(info.dtype, str) and info.dtype in ITEM_BYTES else None, info.dtype)
+    shape: object = info.shape
+    if not isinstance(shape, tuple) or not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise InvalidArgument(f"{name} has shape {shape!r}; a tuple of sizes of at least 0 is allowed", param=name)
+
+
+def _check_bytes(name: str, tensor: Operand) -> None:
+    """A buffer may be longer than its tensor; host memory may not."""
+    wanted = tensor.info.num_bytes
+    held = tensor.buffer.size if isinstance(tensor, DeviceTensor) else tensor.data.nbytes
+    if held < wanted or (isinstance(tensor, Tensor) and held != wanted):
+        where = "its buffer has" if isinstance(tensor, DeviceTensor) else "its data has"
+        raise InvalidArgument(
+            f"{name} is {tensor.info.dtype} {tensor.info.shape}, {wanted} bytes; {where} {held}", param=name
+        )
 
 
 def _known_dtype(name: str, dtype: DType | None, given: object) -> DType:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pageloom.attention.paged.check import PagedAttentionShape, check_shapes
@@ -21,7 +22,7 @@ from pageloom.backends.webgpu.operators.tiers import Tier, choose_tier
 from pageloom.backends.webgpu.operators.workspace import Workspace, check_binding, why_not_bind
 from pageloom.backends.webgpu.program import PlannedDispatch, Programs
 from pageloom.backends.webgpu.programs.attention_choice import why_not_gpu
-from pageloom.errors import InvalidArgument, NotSupported
+from pageloom.errors import InvalidArgument, NotSupported, PageloomError
 
 ALIASES = {"key_cache_out": "key_cache", "value_cache_out": "value_cache"}
 
@@ -127,7 +128,6 @@ class WebGpuPagedAttention:
         workspace = Workspace(self._device)
         try:
             tensors = {name: workspace.place(name, operand) for name, operand in operands.items()}
-            _check_apart(tensors)
             heads = self.spec.num_heads
             output = workspace.tensor("output", TensorInfo(shape.dtype, (shape.num_tokens, heads * shape.v_head_size)))
             statistics = TensorInfo("float32", (shape.num_tokens, heads))
@@ -148,6 +148,8 @@ class WebGpuPagedAttention:
             return RecordedPagedAttention(self._device, workspace, commands, tensors, outputs, explanation)
         except BaseException:
             workspace.release()
+            with suppress(PageloomError):
+                await self._device.settle()  # nobody else hears what became of the buffers
             raise
 
     def _checked(self, inputs: dict[str, Any]) -> tuple[PagedAttentionShape, Bounds, dict[str, Operand]]:
@@ -162,6 +164,7 @@ class WebGpuPagedAttention:
             )
         for name, given in aliases.items():
             _check_alias(name, given, operands.get(ALIASES[name]))
+        _check_apart({name: operand for name, operand in operands.items() if isinstance(operand, DeviceTensor)})
         metadata = operands.pop("attention_metadata", None)
         if isinstance(metadata, DeviceTensor):
             raise InvalidArgument(
@@ -212,7 +215,7 @@ def _check_alias(name: str, given: Operand, cache: Operand | None) -> None:
         )
 
 
-def _check_apart(tensors: dict[str, DeviceTensor]) -> None:
+def _check_apart(tensors: Mapping[str, DeviceTensor]) -> None:
     """The caches are written, so no other input may share their buffers."""
     for written in ALIASES.values():
         for name, tensor in tensors.items():
