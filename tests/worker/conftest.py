@@ -10,7 +10,7 @@ import pytest
 from openai import OpenAI
 
 from tests.tiny_model import write_tiny_model
-from tests.worker.running_worker import MODEL, RunningWorker, serving
+from tests.worker.running_worker import MODEL, PAGE, TOKEN, RunningWorker, serving
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +21,16 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def worker(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
     with serving(model_path, tmp_path_factory.mktemp("worker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def strict(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
+    """A worker with a token, for the page at `PAGE`, where no more may wait than run: 32 on a software adapter."""
+    folder = tmp_path_factory.mktemp("strict")
+    (folder / "token").write_text(TOKEN + "\n")
+    options = ["--token-file", str(folder / "token"), "--allow-origin", PAGE, "--queue", "0"]
+    with serving(model_path, folder, *options) as running:
         yield running
 
 

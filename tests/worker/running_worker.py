@@ -18,6 +18,8 @@ from tests.native.software_drivers import environment_with
 
 MODEL = "tiny"
 """What the worker calls the model: its file's name."""
+PAGE = "http://localhost:8642"
+TOKEN = "a-token-of-many-characters"
 
 
 @dataclass
@@ -25,6 +27,8 @@ class RunningWorker:
     process: subprocess.Popen[str]
     url: str
     """Without a path."""
+    adapter: str
+    """What computes, in words."""
     log: Path
     """What the process says on standard error."""
 
@@ -71,7 +75,8 @@ def serving(
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, log.read_text()
-        yield RunningWorker(process, json.loads(line)["url"], log)
+        ready = json.loads(line)
+        yield RunningWorker(process, ready["url"], ready["adapter"], log)
     finally:
         process.kill()
         process.communicate()

@@ -198,9 +198,7 @@ class TestLogprobs:
         choice = complete(client, logprobs=2, max_tokens=20).choices[0]
         logprobs = choice.logprobs
         assert len(logprobs.tokens) == len(logprobs.token_logprobs) == len(logprobs.text_offset) == 20
-        for token, logprob, top in zip(
-            logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, strict=True
-        ):
+        for token, logprob, top in zip(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, strict=True):
             assert len(top) == 2
             assert top[token] == logprob == max(top.values())
         for token, offset in zip(logprobs.tokens, logprobs.text_offset, strict=True):

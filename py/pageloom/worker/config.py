@@ -43,7 +43,7 @@ class Limits:
     def __post_init__(self) -> None:
         for limit in fields(self):
             value = getattr(self, limit.name)
-            least = 0 if limit.name in ("queue", "grace_seconds") else 1
+            least = 0 if limit.name == "queue" or limit.name.endswith("_seconds") else 1
             if value < least:
                 raise InvalidArgument(f"{limit.name} is {value}; at least {least} is needed", param=limit.name)
 
