@@ -3,13 +3,13 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTHON := .venv/bin/python
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 
-.PHONY: demo test test-all test-unit test-native test-e2e test-gpu lint format bench picture setup clean help
+.PHONY: demo test test-all test-unit test-cpu test-native test-e2e test-gpu lint format bench picture setup clean help
 
 demo: ## The page with the built-in model, in a browser (ARGS="--port 8000 --no-open")
 	@scripts/setup.sh demo
 	@$(PYTHON) -m pageloom demo --model $(MODEL) $(ARGS)
 
-test: test-unit test-native test-e2e ## All tests but the slow ones
+test: test-unit test-cpu test-native test-e2e ## All tests but the slow ones
 
 test-all: setup ## All tests, the slow ones too (golden answers at full length: an hour on two cores)
 	npm test
@@ -18,6 +18,9 @@ test-all: setup ## All tests, the slow ones too (golden answers at full length: 
 test-unit: setup ## Tests that need no device (ARGS goes to pytest)
 	npm test
 	$(PYTHON) -m pytest tests/unit $(ARGS)
+
+test-cpu: setup ## Tests of the compiled CPU kernels, on every instruction set that this machine has
+	$(PYTHON) -m pytest tests/cpu $(ARGS)
 
 test-native: setup ## Tests on native WebGPU, with every software driver that is there
 	$(PYTHON) -m pytest tests/native $(ARGS)

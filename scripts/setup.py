@@ -1,5 +1,6 @@
-"""What `make demo` and `make test` need besides Python packages: a Node.js, npm packages, a browser, a Vulkan loader,
-the default model and the built page. Run by setup.sh inside .venv; a step that is ready costs next to nothing.
+"""What `make demo` and `make test` need besides Python packages: the CPU's compiled kernels, a Node.js, npm packages, a
+browser, a Vulkan loader, the default model and the built page. Run by setup.sh inside .venv; a step that is ready costs
+next to nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from ctypes.util import find_library
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from pageloom.commands.browser import find_browser
@@ -29,6 +32,8 @@ MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 MODEL_BYTES = 98_362_432
 OLDEST_NODE = (20, 19)
 STAMP = ".pageloom-stamp"
+KERNELS_SOURCES = "py/pageloom-cpu"
+KERNELS_STAMP = ENVIRONMENT / "pageloom-cpu-stamp"
 NPM_SOURCES = ("package.json", "package-lock.json")
 PAGE_SOURCES = (
     *("package-lock.json", "pyproject.toml", "vite.config.js", "vite.bridge.config.js"),
@@ -132,6 +137,38 @@ def install_browser() -> None:
         raise SetupError("no browser that starts. Install Chromium or Google Chrome, or name one in PAGELOOM_BROWSER.")
 
 
+def kernels_are_ready() -> bool:
+    return (
+        KERNELS_STAMP.is_file()
+        and KERNELS_STAMP.read_text() == digest(KERNELS_SOURCES)
+        and find_spec("pageloom_cpu") is not None
+    )
+
+
+def install_kernels() -> None:
+    """Compiled where that can be done; nothing else needs them, so without a compiler set-up goes on."""
+    if missing := missing_to_compile():
+        print(
+            f"      not built: {missing}. The CPU backend answers with the numpy reference, slowly, and tests of its\n"
+            "      kernels are skipped. On Debian `apt-get install g++ python3-dev` brings both; then run this again.",
+            flush=True,
+        )
+        return
+    before = digest(KERNELS_SOURCES)
+    run(sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"./{KERNELS_SOURCES}")
+    KERNELS_STAMP.write_text(before)
+
+
+def missing_to_compile() -> str:
+    """What is not there to compile an extension with, or ""."""
+    compiler = os.environ.get("CXX", "c++")
+    if shutil.which(compiler) is None:
+        return f"there is no C++ compiler ({compiler})"
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        return "Python's headers are not there (Python.h)"
+    return ""
+
+
 def install_model() -> None:
     MODEL.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=MODEL.parent) as folder:
@@ -173,9 +210,10 @@ PAGE = Step(
     lambda: is_stamped("dist", PAGE_SOURCES),
     lambda: make_stamped("dist", PAGE_SOURCES, "npm", "run", "build"),
 )
+KERNELS = Step("CPU kernels", kernels_are_ready, install_kernels)
 GOALS = {
     "demo": (NODE, NPM, BROWSER, MODEL_FILE, PAGE),
-    "test": (NODE, NPM, BROWSER, VULKAN, MODEL_FILE, PAGE),
+    "test": (KERNELS, NODE, NPM, BROWSER, VULKAN, MODEL_FILE, PAGE),
 }
 
 

@@ -106,3 +106,34 @@ def test_who_may_not_install_packages_is_told_the_command(tmp_path: Path):
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": str(tmp_path)})
     assert ran.returncode == 3
     assert "sudo apt-get install chromium" in ran.stderr
+
+
+def test_without_a_compiler_the_kernels_are_left_out_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(setup, "KERNELS_STAMP", tmp_path / "stamp")
+    assert not setup.kernels_are_ready()
+    setup.install_kernels()
+    printed = capsys.readouterr().out
+    assert "not built: there is no C++ compiler (c++)" in printed
+    assert "numpy reference" in printed
+    assert "apt-get install g++ python3-dev" in printed
+    assert not setup.KERNELS_STAMP.exists()
+
+
+def test_kernels_are_built_once_and_again_after_a_change_of_their_sources(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("pageloom_cpu")
+    built: list[tuple[str, ...]] = []
+    monkeypatch.setattr(setup, "KERNELS_SOURCES", "web")
+    monkeypatch.setattr(setup, "KERNELS_STAMP", checkout / "stamp")
+    monkeypatch.setattr(setup, "missing_to_compile", lambda: "")
+    monkeypatch.setattr(setup, "run", lambda *command: built.append(command))
+    setup.install_kernels()
+    assert built[0][-1] == "./web"
+    assert setup.kernels_are_ready()
+    (checkout / "web" / "main.js").write_text("changed")
+    assert not setup.kernels_are_ready()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pageloom import __version__
+from pageloom.backends.cpu.facts import CpuFacts, cpu_facts
 from pageloom.commands.browser import find_browser
 from pageloom.commands.page_files import DEFAULT_MODEL, find_page
 from pageloom.commands.page_server import PageServer, serving
@@ -44,7 +45,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "info",
         help="what this machine offers, and why not more",
-        description="Says what Pageloom finds on this machine: adapters, browser, page and model.",
+        description="Says what Pageloom finds on this machine: CPU kernels, adapters, browser, page and model.",
     )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     parser.add_argument("--browser", metavar="PATH", help="Chromium or Chrome; default: the one found")
@@ -55,6 +56,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     findings = [
         Finding("Pageloom", True, f"{__version__} on Python {platform.python_version()}, {platform.platform()}"),
+        cpu_finding(cpu_facts()),
         _found("native WebGPU", _native_adapter),
         _found("browser", lambda: _browser(options.browser)),
         _found("WebGPU in the browser", lambda: _browser_adapter(options.browser)),
@@ -66,6 +68,18 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n".join(line for finding in findings for line in _lines(finding)))
     return 0
+
+
+def cpu_finding(facts: CpuFacts) -> Finding:
+    """The CPU's kernels: each instruction set that runs, and why not the others; or why none is compiled."""
+    if facts.why_no_kernels is not None:
+        note = f"{facts.why_no_kernels}; until then the numpy reference answers, slowly"
+        return Finding("CPU kernels", False, f"{facts.name}, {facts.cores} cores", (note,))
+    summary = f"{facts.levels[-1]} on {facts.name}, {facts.cores} cores; also {', '.join(facts.levels[:-1])}"
+    notes = tuple(f"not {level}: {reason}" for level, reason in facts.unavailable.items())
+    sizes = {"L1 data": facts.l1d_bytes, "L2": facts.l2_bytes, "L3": facts.l3_bytes}
+    caches = {f"bytes of {name} cache": size for name, size in sizes.items()}
+    return Finding("CPU kernels", True, summary, notes, caches)
 
 
 def adapter_notes(*, software: bool, features: Collection[str]) -> tuple[str, ...]:

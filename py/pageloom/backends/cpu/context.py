@@ -7,7 +7,10 @@ from typing import Literal
 from pageloom.backends.cpu.options import Approximation, CpuOptions, Level
 from pageloom.errors import NotSupported
 
-INSTALL = "pip install 'pageloom[cpu]', which needs a compiler for C++17 (on Debian apt-get install g++)"
+INSTALL = (
+    "pip install pageloom-cpu, or ./py/pageloom-cpu in a checkout; it needs a compiler for C++17 and Python's headers "
+    "(on Debian apt-get install g++ python3-dev)"
+)
 
 _KERNEL_WORDS: dict[Approximation | None, Literal["bf16", "int8_query"] | None] = {
     None: None,

@@ -74,8 +74,8 @@ class _Prepared(Prepared):
         outputs = self._outputs()
         axis, past = self.shape.axis, self.inputs["past_cache"]
         outer, inner = math.prod(past.shape[1:axis]), math.prod(past.shape[axis + 1 :])
-        present = outputs[PRESENT].reshape(past.shape[0], outer, past.shape[axis], inner)
-        update = self.inputs["update"].reshape(past.shape[0], outer, self.shape.sequence_length, inner)
+        present = _bits(outputs[PRESENT]).reshape(past.shape[0], outer, past.shape[axis], inner)
+        update = _bits(self.inputs["update"]).reshape(past.shape[0], outer, self.shape.sequence_length, inner)
         indices, circular = self.inputs.get("write_indices"), self.spec.mode == "circular"
 
         def run() -> None:
@@ -87,3 +87,8 @@ class _Prepared(Prepared):
 
     def _outputs(self) -> dict[str, Array]:
         return {PRESENT: np.empty_like(self.inputs["past_cache"]) if self.present is None else self.present}
+
+
+def _bits(array: Array) -> Array:
+    """The same memory as unsigned integers: some element types are none of the buffer protocol's."""
+    return array.view(f"u{array.itemsize}")
