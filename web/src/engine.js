@@ -5,22 +5,21 @@
  *     const answer = await engine.chat.completions.create({ messages: [{ role: 'user', content: 'Hi' }] });
  *     const rows = await engine.batch([{ prompt: 'One' }, { prompt: 'Two' }]);
  *
- * @import {EngineOptions, JobFields, JobResult, LoadedModel, LoadProgress, ModelChoice, StoredModel} from './protocol.js'
+ * @import {EngineOptions, JobFields, JobResult, LoadedModel, LoadProgress} from './protocol.js'
+ * @import {Model} from './models.js'
  * @import {Envelope, SamplingBody, Shapes} from './openai.js'
  * @import {WorkerClient} from './worker_client.js'
  */
 
 import { errorObject, invalidArgument, PageloomError } from './errors.js';
+import { modelChoice } from './models.js';
 import { chatJob, chatShapes, completionJob, textShapes } from './openai.js';
 import { streamOf } from './stream.js';
 import { startWorker } from './worker_client.js';
 
-/** Where the built-in model lies, from the page's folder. */
-const BUILT_IN = 'model/SmolLM2-135M-Instruct.Q4_1.gguf';
-
 /**
  * @typedef {EngineOptions & {
- *   model?: 'built-in' | File | Blob | URL | string | {stored: string},
+ *   model?: Model,
  *   store?: boolean,
  *   onProgress?: (progress: LoadProgress) => void,
  *   signal?: AbortSignal,
@@ -266,46 +265,6 @@ export class Pageloom {
     const envelope = { id, created: Math.floor(Date.now() / 1000), model: this.model.name };
     return { id: job.id, envelope, result };
   }
-}
-
-/** The models kept in the browser's storage. */
-export const storedModels = {
-  /** @returns {Promise<StoredModel[]>} */
-  list: () => onceInWorker('storedModels'),
-  /**
-   * @param {string} key
-   * @returns {Promise<void>}
-   */
-  remove: (key) => onceInWorker('removeModel', { key }),
-};
-
-/**
- * @param {string} method
- * @param {object} [params]
- */
-async function onceInWorker(method, params) {
-  const client = startWorker();
-  try {
-    return await client.call(method, params);
-  } finally {
-    client.close();
-  }
-}
-
-/**
- * @param {NonNullable<LoadOptions['model']>} model
- * @returns {ModelChoice}
- */
-function modelChoice(model) {
-  if (model instanceof File) return { blob: model, name: model.name };
-  if (model instanceof Blob) return { blob: model, name: 'model.gguf' };
-  if (model === 'built-in') return { builtIn: BUILT_IN };
-  if (model instanceof URL || typeof model === 'string') {
-    if (!URL.canParse(model, document.baseURI)) throw invalidArgument(`${model} is no URL`, 'model');
-    return { url: new URL(model, document.baseURI).href };
-  }
-  if (typeof model === 'object' && typeof model?.stored === 'string') return { stored: model.stored };
-  throw invalidArgument('model is "built-in", a File, a Blob, a URL, or {stored: key}', 'model');
 }
 
 /** @param {(AbortSignal | undefined)[]} signals */

@@ -5,16 +5,15 @@
  * Loading this file touches nothing of the browser's; it serves a page and a worker alike.
  */
 
+import { adapterClass, chooseAdapter, limitsOf } from './gpu_adapter.js';
+import { GpuError } from './gpu_error.js';
 import { Recording } from './recording.js';
 import { StagingPool } from './staging.js';
 
 const USEFUL_FEATURES = ['shader-f16', 'subgroups', 'timestamp-query'];
-const SOFTWARE = /swiftshader|llvmpipe|lavapipe|\bwarp\b|basic render/i;
 const UPLOAD_CHUNK = 4 * 1024 * 1024;
 
 /**
- * @typedef {'InvalidArgument' | 'NotSupported' | 'BadModelFile' | 'DeviceError' | 'OutOfMemory' | 'DeviceLost'} ErrorKind
- *
  * @typedef {object} RangedSource  What the bytes of a model are read from.
  * @property {number} size
  * @property {(offset: number, length: number) => Promise<ArrayBuffer>} read
@@ -24,18 +23,6 @@ const UPLOAD_CHUNK = 4 * 1024 * 1024;
  * @property {Record<string, number>} [limits]  Lowers limits by name; the browser enforces none below WebGPU's defaults.
  * @property {string[]} [withoutFeatures]  Not asked for.
  */
-
-/** An error whose `name` is that of the Python class it becomes. */
-export class GpuError extends Error {
-  /**
-   * @param {ErrorKind} kind
-   * @param {string} message
-   */
-  constructor(kind, message) {
-    super(message);
-    this.name = kind;
-  }
-}
 
 /**
  * Opens a device with everything its adapter offers.
@@ -58,41 +45,6 @@ export async function openGpu({ prefer = null, limits = {}, withoutFeatures = []
   );
   const device = await adapter.requestDevice({ requiredFeatures, requiredLimits: { ...offered, ...limits } });
   return new GpuDevice(device, adapter.info, limits);
-}
-
-/** @param {'gpu' | 'software' | null} prefer */
-async function chooseAdapter(prefer) {
-  if (!navigator.gpu) {
-    const reason = isSecureContext
-      ? 'this browser has no WebGPU, or has it turned off'
-      : 'WebGPU needs a page from https:// or localhost';
-    throw new GpuError('NotSupported', reason);
-  }
-  for (const forceFallbackAdapter of prefer === 'software' ? [true, false] : [false]) {
-    const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance', forceFallbackAdapter });
-    if (adapter && (prefer === null || prefer === adapterClass(adapter.info))) return adapter;
-  }
-  throw new GpuError('NotSupported', `the browser offers no WebGPU adapter${prefer ? ` of the class ${prefer}` : ''}`);
-}
-
-/**
- * @param {GPUAdapterInfo} info
- * @returns {'gpu' | 'software'}
- */
-function adapterClass(info) {
-  const words = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;
-  return info.isFallbackAdapter || SOFTWARE.test(words) ? 'software' : 'gpu';
-}
-
-/** @param {GPUSupportedLimits} limits */
-function limitsOf(limits) {
-  /** @type {Record<string, number>} */
-  const values = {};
-  for (const name in limits) {
-    const value = /** @type {any} */ (limits)[name];
-    if (typeof value === 'number') values[name] = value;
-  }
-  return values;
 }
 
 export class GpuDevice {

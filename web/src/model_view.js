@@ -5,9 +5,10 @@
  */
 
 import { acceptDrop, button, element, field } from './dom.js';
-import { Pageloom, storedModels } from './engine.js';
+import { Pageloom } from './engine.js';
 import { errorObject } from './errors.js';
 import { requireGguf } from './gguf_file.js';
+import { storedModels } from './models.js';
 import { bytesInWords, errorInWords } from './words.js';
 
 /** @type {[LoadProgress['stage'], string, 'bytes' | 'count'][]} */

@@ -1,3 +1,4 @@
-export { Pageloom, storedModels } from './engine.js';
+export { Pageloom } from './engine.js';
 export { PageloomError } from './errors.js';
+export { storedModels } from './models.js';
 export { checkCases, listCases } from './operators/check_cases.js';

@@ -1,6 +1,6 @@
 /** What the bytes of a model are read from, a range at a time: a Blob or File, or a URL whose server serves ranges. */
 
-import { GpuError } from './gpu.js';
+import { GpuError } from './gpu_error.js';
 
 /** A server that ignores ranges sends everything at once; up to this many bytes are then kept as a Blob. */
 const LARGEST_WHOLE = 2 ** 30;

@@ -4,7 +4,10 @@
  * @import {StoredModel} from './protocol.js'
  */
 
+import { invalidArgument } from './errors.js';
+
 const FOLDER = 'pageloom-models';
+const KEY = /^[0-9a-f]{24}$/;
 const CHUNK_BYTES = 4 * 1024 * 1024;
 
 /**
@@ -26,6 +29,12 @@ async function folder() {
 async function keyOf(id) {
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(id));
   return Array.from(new Uint8Array(digest, 0, 12), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** @param {unknown} key */
+function checkKey(key) {
+  if (typeof key === 'string' && KEY.test(key)) return;
+  throw invalidArgument(`${JSON.stringify(key)} is no key of a stored model; storedModels.list() tells them`, 'model');
 }
 
 /**
@@ -50,7 +59,7 @@ export async function listModels() {
     const key = name.slice(0, -'.gguf'.length);
     const record = await readRecord(directory, key);
     if (record) models.push({ key, name: record.name, size: record.size });
-    else await withWriteLock(key, { ifAvailable: true }, async (lock) => lock && removeModel(key));
+    else await withWriteLock(key, { ifAvailable: true }, async (lock) => lock && discard(key));
   }
   return models.sort((a, b) => a.name.localeCompare(b.name));
 }
@@ -65,9 +74,10 @@ export async function findModel(id) {
 
 /**
  * @param {string} key
- * @returns {Promise<File | null>}
+ * @returns {Promise<File | null>}  Null where there is no such model; a key that none can have throws.
  */
 export async function openModel(key) {
+  checkKey(key);
   const directory = await folder();
   const record = await readRecord(directory, key);
   return record && new File([await fileOf(directory, `${key}.gguf`)], record.name);
@@ -75,6 +85,12 @@ export async function openModel(key) {
 
 /** @param {string} key */
 export async function removeModel(key) {
+  checkKey(key);
+  await discard(key);
+}
+
+/** @param {string} key */
+async function discard(key) {
   const directory = await folder();
   await removeFile(directory, `${key}.json`);
   await removeFile(directory, `${key}.gguf`);
@@ -97,7 +113,7 @@ export async function storeModel(identity, stream, onBytes) {
       await stream.cancel();
       return key;
     }
-    await removeModel(key);
+    await discard(key);
     try {
       await writeStream(await directory.getFileHandle(`${key}.gguf`, { create: true }), stream, identity, onBytes);
       await writeText(
@@ -105,7 +121,7 @@ export async function storeModel(identity, stream, onBytes) {
         JSON.stringify({ ...identity, key }),
       );
     } catch (error) {
-      await removeModel(key);
+      await discard(key);
       throw error;
     }
     return key;

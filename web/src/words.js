@@ -42,9 +42,20 @@ const BY_CODE = {
   device_lost: ['The GPU went away', 'The driver was reset or the GPU process ended. Load the model again to go on.'],
   device_error: ['The GPU refused a command', 'Load the model again; if it happens again, this adapter cannot run it.'],
   not_supported: ['Not supported here', ''],
-  capacity_exceeded: ['Too long', 'Shorten the text or ask for fewer tokens.'],
+  capacity_exceeded: ['Too much at once', 'Ask for less.'],
   no_answer: ['The server does not answer', ''],
   engine_closed: ['The engine has stopped', 'Load the model again to go on.'],
+};
+
+/**
+ * What of a request, or of a model, is more than there is room for, by the parameter.
+ * @type {Record<string, [string, string]>}
+ */
+const CAPACITY_BY_PARAM = {
+  prompt: ['Too long', 'Shorten the text or ask for fewer tokens.'],
+  max_tokens: ['Too long', 'Ask for fewer tokens.'],
+  kv_memory: ['Too little memory for the pages', 'Allow more memory, or take a smaller model.'],
+  num_blocks: ['Too many pages for this GPU', 'Ask for fewer pages.'],
 };
 
 /**
@@ -52,6 +63,7 @@ const BY_CODE = {
  * @returns {{title: string, advice: string, detail: string}}
  */
 export function errorInWords(error) {
-  const [title, advice] = BY_CODE[error.code ?? ''] ?? ['That did not work', ''];
+  const capacity = error.code === 'capacity_exceeded' ? CAPACITY_BY_PARAM[error.param ?? ''] : undefined;
+  const [title, advice] = capacity ?? BY_CODE[error.code ?? ''] ?? ['That did not work', ''];
   return { title, advice, detail: error.message };
 }

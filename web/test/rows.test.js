@@ -30,6 +30,20 @@ test('CSV that starts with a byte order mark is read by its names', () => {
   assert.deepEqual(parseRows('\ufeffword\nx', '{word}').rows, [{ word: 'x' }]);
 });
 
+test('no name of a column is special', () => {
+  const { columns, rows } = parseRows(
+    '__proto__,constructor,word,word\n1,2,3,4\n5\n',
+    '{__proto__} {constructor} {word}',
+  );
+  assert.deepEqual(columns, ['__proto__', 'constructor', 'word', 'word_2']);
+  assert.deepEqual(
+    rows.map((row) => fill('{__proto__} {constructor} {word} {word_2}', row)),
+    ['1 2 3 4', '5   '],
+  );
+  assert.equal(fill('{toString}', { word: 'x' }), '{toString}');
+  assert.equal(fill('{__proto__}', parseRows('one', '{__proto__}').rows[0] ?? {}), 'one');
+});
+
 test('what does not fit is refused in words that say what to do', () => {
   assert.throws(() => parseRows('a', 'no place'), /Put a \{placeholder\}/);
   assert.throws(() => parseRows('a,b\n1,2', '{a} {c} {d}'), /lacks c, d/);

@@ -28,7 +28,7 @@ export function placeholders(template) {
 export function fill(template, row) {
   return template.replace(PLACEHOLDER, (match, name) => {
     if (name === undefined) return match.charAt(0);
-    return row[name.trim()] ?? match;
+    return Object.hasOwn(row, name.trim()) ? (row[name.trim()] ?? match) : match;
   });
 }
 
@@ -58,11 +58,21 @@ export function parseRows(text, template) {
  * @returns {Table}
  */
 function parseCsv(text) {
-  /** @type {import('papaparse').ParseResult<Row>} */
-  const { data, meta } = Papa.parse(text.trim(), {
-    header: true,
-    skipEmptyLines: 'greedy',
-    transformHeader: (header) => header.trim(),
-  });
-  return { columns: meta.fields ?? [], rows: data };
+  // Rows are made here, not by the parser, whose assignments would lose a column named __proto__.
+  /** @type {import('papaparse').ParseResult<string[]>} */
+  const { data } = Papa.parse(text.trim(), { skipEmptyLines: 'greedy' });
+  const [header = [], ...lines] = data;
+  const columns = header.map((name, index) => unlike(header.slice(0, index), name.trim()));
+  const rows = lines.map((line) => Object.fromEntries(columns.map((column, index) => [column, line[index] ?? ''])));
+  return { columns, rows };
+}
+
+/**
+ * `name`, with a number where a column before it has the same.
+ * @param {string[]} before
+ * @param {string} name
+ */
+function unlike(before, name) {
+  const same = before.filter((other) => other.trim() === name).length;
+  return same ? `${name}_${same + 1}` : name;
 }
