@@ -83,3 +83,12 @@ class NotWarmedUp(DeviceError):
     """A CUDA graph capture met a call that has nothing built yet, and building cannot be captured."""
 
     code = "not_warmed_up"
+
+
+def shown(value: object) -> str:
+    """`value` as messages show it: short, and also where Python refuses to write out a number of so many digits."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -11,13 +11,13 @@ Everything here is pure, so that the native command, the tab and the page read a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, NoReturn
 
 from pageloom.engine.events import Completion, TokenLogprob
 from pageloom.engine.sampling_params import SamplingParams
-from pageloom.errors import InvalidArgument, PageloomError
+from pageloom.errors import InvalidArgument, PageloomError, shown
 
 JobKind = Literal["prompt", "messages", "prompt_ids"]
 Message = dict[str, object]
@@ -70,7 +70,7 @@ def parse_job(index: int, job_fields: object, defaults: Mapping[str, object] | N
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
         _refuse("prompt", f"a job has exactly one of {', '.join(_PROMPT_CHECKS)}; this one has {found}")
-    unknown = sorted(map(str, set(job_fields) - {*_PROMPT_CHECKS, "raw", *SAMPLING_FIELDS}))
+    unknown = _unknown_fields(job_fields, {*_PROMPT_CHECKS, "raw", *SAMPLING_FIELDS})
     if unknown:
         allowed = ", ".join([*_PROMPT_CHECKS, "raw", *SAMPLING_FIELDS])
         _refuse(unknown[0], f"unknown field {unknown[0]!r}; a job may have {allowed}")
@@ -163,6 +163,10 @@ def _refuse(param: str, message: str) -> NoReturn:
     raise InvalidArgument(message, param=param)
 
 
+def _unknown_fields(found: Mapping[object, object], known: Set[str]) -> list[str]:
+    return sorted(name if isinstance(name, str) else shown(name) for name in found if name not in known)
+
+
 def _json_type(value: object) -> str:
     if value is None:
         return "null"
@@ -197,7 +201,7 @@ def _check_messages(value: object) -> tuple[Message, ...]:
 def _check_message(param: str, message: object) -> None:
     if not isinstance(message, dict):
         _refuse(param, f"{param} is a {{role, content}} object, not {_json_type(message)}")
-    unknown = sorted(map(str, set(message) - {"role", "content", "name"}))
+    unknown = _unknown_fields(message, {"role", "content", "name"})
     if unknown:
         _refuse(
             f"{param}.{unknown[0]}", f"{param} has the unknown field {unknown[0]!r}; it may have role, content, name"
@@ -220,8 +224,8 @@ def _check_prompt_ids(value: object) -> tuple[int, ...]:
     if not isinstance(value, list) or not value:
         _refuse("prompt_ids", "prompt_ids is an array of at least one token id")
     for position, token in enumerate(value):
-        if isinstance(token, bool) or not isinstance(token, int) or token < 0:
-            _refuse(f"prompt_ids[{position}]", f"a token id is a whole number from 0, not {token!r:.40}")
+        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < 2**31:
+            _refuse(f"prompt_ids[{position}]", f"a token id is a whole number from 0, not {shown(token)}")
     return tuple(value)
 
 
@@ -240,7 +244,7 @@ def _python_value(name: str, value: object) -> Any:
 
 def _token_id(param: str, token: object) -> int:
     if not (isinstance(token, str) and token.isascii() and token.isdigit() and len(token) <= 10):
-        _refuse(param, f"{param} has the key {token!r:.40}; a key is a token id in decimal digits")
+        _refuse(param, f"{param} has the key {shown(token)}; a key is a token id in decimal digits")
     return int(token)
 
 

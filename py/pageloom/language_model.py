@@ -57,7 +57,7 @@ class LanguageModel:
     @property
     def name(self) -> str:
         """What the file calls the model, or its architecture."""
-        return self.description.gguf.metadata.text("general.name", self.description.decoder.architecture)
+        return self.description.name
 
     @property
     def device_info(self) -> DeviceInfo:

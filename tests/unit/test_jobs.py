@@ -67,6 +67,10 @@ def test_a_result_row_has_the_ids_the_usage_and_openais_logprobs():
     }
 
 
+ENDLESS = 10**5000
+"""Python refuses to write out an integer of more than 4,300 digits."""
+
+
 @pytest.mark.parametrize(
     ("fields", "param", "says"),
     [
@@ -103,6 +107,22 @@ def test_a_result_row_has_the_ids_the_usage_and_openais_logprobs():
         ({"prompt": "a", "logit_bias": {"12": "x"}}, "logit_bias", "'x'"),
         ({"prompt": "a", "ignore_eos": "yes"}, "ignore_eos", "true or false"),
         ({"prompt": "a", "stop_token_ids": 2}, "stop_token_ids", "array"),
+        (
+            {"prompt": "a", "max_tokens": ENDLESS},
+            "max_tokens",
+            "a number of thousands of digits; allowed is 1",
+        ),
+        ({"prompt": "a", "seed": -ENDLESS}, "seed", "thousands of digits"),
+        ({"prompt": "a", "temperature": ENDLESS}, "temperature", "0 to 2"),
+        ({"prompt": "a", "stop_token_ids": [ENDLESS]}, "stop_token_ids", "thousands of digits"),
+        ({"prompt": "a", "logit_bias": {ENDLESS: 1}}, "logit_bias", "thousands of digits"),
+        ({"prompt_ids": [1, ENDLESS]}, "prompt_ids[1]", "from 0, not a number of thousands of digits"),
+        ({"prompt": "a", ENDLESS: 1}, "a number of thousands of digits", "unknown field"),
+        (
+            {"messages": [{"role": "user", "content": "", ENDLESS: 1}]},
+            "messages[0].a number of thousands of digits",
+            "role",
+        ),
     ],
 )
 def test_a_fault_is_refused_naming_its_field(fields, param, says):

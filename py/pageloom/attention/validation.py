@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from pageloom.attention.tensors import DType, TensorInfo
-from pageloom.errors import InvalidArgument
+from pageloom.errors import InvalidArgument, shown
 
 FLOAT32_RANGE = (2.0**-126, (2 - 2.0**-23) * 2.0**127)
 """The smallest normal and the largest magnitude."""
@@ -22,19 +22,19 @@ def require_int(param: str, value: object, minimum: int) -> None:
     """An attribute that is an integer of at least `minimum`."""
     require(
         isinstance(value, int) and not isinstance(value, bool) and value >= minimum,
-        f"{param} is {value!r}; an integer of at least {minimum} is allowed",
+        f"{param} is {shown(value)}; an integer of at least {minimum} is allowed",
         param,
     )
 
 
 def require_flag(param: str, value: object) -> None:
     """An attribute that is a bool, or ONNX's 0 or 1 for one."""
-    require(value in (0, 1) and isinstance(value, int), f"{param} is {value!r}; 0 or 1 is allowed", param)
+    require(value in (0, 1) and isinstance(value, int), f"{param} is {shown(value)}; 0 or 1 is allowed", param)
 
 
 def require_one_of(param: str, value: object, allowed: Sequence[object]) -> None:
     """An attribute out of a closed list."""
-    require(value in allowed, f"{param} is {value!r}; allowed are {', '.join(map(repr, allowed))}", param)
+    require(value in allowed, f"{param} is {shown(value)}; allowed are {', '.join(map(repr, allowed))}", param)
 
 
 def require_real(param: str, value: object, *, minimum: float = -math.inf, exclusive: bool = False) -> None:
@@ -45,7 +45,7 @@ def require_real(param: str, value: object, *, minimum: float = -math.inf, exclu
         isinstance(value, int | float)
         and (value == 0 or FLOAT32_RANGE[0] <= abs(value) <= FLOAT32_RANGE[1])
         and (value > minimum if exclusive else value >= minimum),
-        f"{param} is {value!r}; a finite number{bound}, of float32's normal range, is allowed",
+        f"{param} is {shown(value)}; a finite number{bound}, of float32's normal range, is allowed",
         param,
     )
 

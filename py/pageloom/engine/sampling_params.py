@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pageloom.errors import InvalidArgument
+from pageloom.errors import InvalidArgument, shown
 
 MAX_STOP_STRINGS = 16
 MAX_LOGPROBS = 20
@@ -58,12 +58,12 @@ class SamplingParams:
         _check_number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         _check_integer("logprobs", self.logprobs, 0, MAX_LOGPROBS, optional=True)
         if not isinstance(self.ignore_eos, bool):
-            raise InvalidArgument(f"ignore_eos is true or false, not {self.ignore_eos!r}", param="ignore_eos")
+            raise InvalidArgument(f"ignore_eos is true or false, not {shown(self.ignore_eos)}", param="ignore_eos")
         for token_id in self.stop_token_ids:
             _check_integer("stop_token_ids", token_id, 0, None)
         if not isinstance(self.logit_bias, Mapping):
             raise InvalidArgument(
-                f"logit_bias is {self.logit_bias!r}; it maps token ids to numbers", param="logit_bias"
+                f"logit_bias is {shown(self.logit_bias)}; it maps token ids to numbers", param="logit_bias"
             )
         for token_id, bias in self.logit_bias.items():
             _check_integer("logit_bias", token_id, 0, None)
@@ -77,7 +77,7 @@ class SamplingParams:
             )
         for text in self.stop:
             if not isinstance(text, str) or not text:
-                raise InvalidArgument(f"stop has {text!r}; a stop string has at least one character", param="stop")
+                raise InvalidArgument(f"stop has {shown(text)}; a stop string has at least one character", param="stop")
 
     @property
     def is_greedy(self) -> bool:
@@ -96,7 +96,7 @@ class SamplingParams:
 
 def _items(name: str, value: object) -> tuple[Any, ...]:
     if not isinstance(value, Iterable):
-        raise InvalidArgument(f"{name} is {value!r}; it has to be a list", param=name)
+        raise InvalidArgument(f"{name} is {shown(value)}; it has to be a list", param=name)
     return tuple(value)
 
 
@@ -104,15 +104,16 @@ def _check_integer(name: str, value: object, low: int | None, high: int | None, 
     if optional and value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgument(f"{name} is {value!r}; it has to be a whole number", param=name)
-    if (low is not None and value < low) or (high is not None and value > high):
-        allowed = f"at least {low}" if high is None else f"{low} to {high}"
-        raise InvalidArgument(f"{name} is {value}; allowed is {allowed}", param=name)
+        raise InvalidArgument(f"{name} is {shown(value)}; it has to be a whole number", param=name)
+    least, most = -(2**63) if low is None else low, 2**63 - 1 if high is None else high
+    if not least <= value <= most:
+        allowed = f"at least {low}" if high is None and value < least else f"{least} to {most}"
+        raise InvalidArgument(f"{name} is {shown(value)}; allowed is {allowed}", param=name)
 
 
 def _check_number(name: str, value: object, low: float, high: float, *, above_low: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidArgument(f"{name} is {value!r}; it has to be a number", param=name)
+        raise InvalidArgument(f"{name} is {shown(value)}; it has to be a number", param=name)
     if not low <= value <= high or (above_low and value == low):
         allowed = f"over {low:g} and at most {high:g}" if above_low else f"{low:g} to {high:g}"
-        raise InvalidArgument(f"{name} is {value}; allowed is {allowed}", param=name)
+        raise InvalidArgument(f"{name} is {shown(value)}; allowed is {allowed}", param=name)

@@ -28,9 +28,13 @@ TOKENS = "tokenizer.ggml.tokens"
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """A file's table of contents, the decoder to run from it, and what a user should be told about it."""
+    """A file's table of contents, the decoder to run from it, and what a user should be told about it.
+
+    `name` is what the file calls the model, or its architecture.
+    """
 
     gguf: GgufFile
+    name: str
     decoder: Decoder
     warnings: tuple[str, ...]
 
@@ -51,4 +55,5 @@ async def load_model_description(source: RangedSource) -> ModelDescription:
     decoder = await describe(gguf.metadata, weights)
     if TOKENS in gguf.metadata and (count := len(gguf.metadata.texts(TOKENS))) != decoder.vocab_size:
         raise BadModelFile(f"{count} tokens, but the embedding has {decoder.vocab_size} rows", param=TOKENS)
-    return ModelDescription(gguf, decoder, tuple(weights.unused()))
+    name = gguf.metadata.text("general.name", architecture)
+    return ModelDescription(gguf, name, decoder, tuple(weights.unused()))

@@ -76,7 +76,10 @@ async def read_tensor(source: RangedSource, tensor: TensorInfo) -> array[float]:
 async def _read_version(reader: HeaderReader) -> int:
     magic = await reader.raw(4, "magic")
     if magic != b"GGUF":
-        raise BadModelFile(f"not a GGUF file: it starts with {magic!r} instead of b'GGUF'", param="magic")
+        raise BadModelFile(
+            f"not a GGUF file: its first four bytes are {magic.hex(' ')}, and {b'GGUF'.hex(' ')} are GGUF's",
+            param="magic",
+        )
     version = await reader.u32("version")
     if version in (2, 3):
         return version

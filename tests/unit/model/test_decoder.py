@@ -99,6 +99,17 @@ async def test_the_vocabulary_has_a_token_for_each_row_of_the_embedding() -> Non
             await load_model_description(BytesSource(file))
 
 
+async def test_the_name_is_the_files_or_its_architecture_and_must_be_text() -> None:
+    async def described(*pairs: bytes) -> ModelDescription:
+        file = tiny.file_of([*tiny.metadata("llama"), *pairs], tiny.tables())
+        return await load_model_description(BytesSource(file))
+
+    assert (await described()).name == "llama"
+    assert (await described(g.key_value("general.name", g.STRING, "Tiny"))).name == "Tiny"
+    with pytest.raises(BadModelFile, match=r"general\.name is of type int; it must be a string"):
+        await described(g.key_value("general.name", g.U32, 7))
+
+
 async def test_an_unused_tensor_is_a_warning_but_an_error_within_a_layer() -> None:
     extra = np.zeros(4, np.float32)
     assert (await describe("llama", tiny.tables() | {"extra.weight": extra})).warnings == (

@@ -162,6 +162,11 @@ HOSTILE = {
 }  # fmt: skip
 
 
+async def test_a_file_of_another_kind_is_told_by_its_first_bytes() -> None:
+    with pytest.raises(BadModelFile, match="first four bytes are 50 4b 03 04, and 47 47 55 46 are GGUF's"):
+        await parse(b"PK\x03\x04" + bytes(60))
+
+
 @pytest.mark.parametrize("case", HOSTILE)
 async def test_refuses_by_field_name_and_allocates_little(case: str) -> None:
     data, field = HOSTILE[case]
