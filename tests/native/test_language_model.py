@@ -238,3 +238,15 @@ async def test_what_cannot_be_loaded_is_refused_by_name(home: OneAdapter, model_
             await pageloom.load(model_path, settings=RunnerSettings(num_blocks=wrong), home=home)
     with pytest.raises(CapacityExceeded, match="KV block"):
         await pageloom.load(model_path, settings=RunnerSettings(kv_memory=100), home=home)
+    with pytest.raises(InvalidArgument, match="max_adjustments is -1; it has to be a whole number of at least 0"):
+        await pageloom.load(model_path, settings=replace(SETTINGS, max_adjustments=-1), home=home)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_adjustments"])
+async def test_a_step_larger_than_the_device_binds_is_refused_with_the_numbers(
+    model_path: Path, home: OneAdapter, name: str
+) -> None:
+    settings = replace(SETTINGS, **{name: 2**40})
+    with pytest.raises(CapacityExceeded, match=rf"{name} is {2**40}: the buffer '.*' would take \d+ bytes") as refusal:
+        await pageloom.load(model_path, settings=settings, home=home)
+    assert refusal.value.param == name

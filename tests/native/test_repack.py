@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 import pytest
-from weights_kit import BLOCKS, Bench, BytesSource, as_source, dequantized, random_tensor
+from weights_kit import BLOCKS, HALF_FIELDS, Bench, BytesSource, as_source, dequantized, random_tensor
 
 from pageloom.backends.webgpu import weights
 from pageloom.backends.webgpu.native import NativeDevice
@@ -93,6 +93,33 @@ async def test_every_format_is_held_exactly(bench: Bench, rng: np.random.Generat
     await assert_holds(bench, weight, dequantized(name, raw))
     buffers = [buffer for shard in weight.shards for buffer in shard.buffers]
     assert sum(buffer.size for buffer in buffers) == describe_weight(infos, "software").bytes == weight.layout.bytes
+
+
+NOT_FINITE = {
+    "F32": (np.float32(np.inf), 4), "BF16": (np.uint16(0xFF80), 2), "F16": (np.float16(np.nan), 2),
+    **{name: (np.float16(-np.inf), offset) for name, (*_, offset) in HALF_FIELDS.items()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+async def test_a_number_that_is_not_finite_is_refused_by_the_name_of_its_weight(
+    bench: Bench, rng: np.random.Generator, name: str
+) -> None:
+    raw = random_tensor(rng, name, 3, 256)
+    number, offset = NOT_FINITE[name]
+    raw[2, offset : offset + number.nbytes] = np.frombuffer(number.tobytes(), np.uint8)
+    source, infos = as_source([(name, random_tensor(rng, name, 3, 256)), (name, raw)])
+    with pytest.raises(BadModelFile, match="mixed holds an infinite number, or what is no number") as refusal:
+        await load_weight(bench.device, bench.programs, source, infos, "mixed")
+    assert refusal.value.param == "mixed"
+
+
+async def test_a_vector_that_is_not_finite_is_refused_by_its_name(bench: Bench, rng: np.random.Generator) -> None:
+    raw = random_tensor(rng, "F32", 1, 12)
+    raw.view(np.float32)[0, 11] = np.nan
+    source, infos = as_source([("F32", raw)])
+    with pytest.raises(BadModelFile, match="tensor0 holds an infinite number"):
+        await load_vector(bench.device, source, infos, "gain")
 
 
 async def test_pairs_of_halves_are_kept_as_they_are_on_a_gpu(bench: Bench, rng: np.random.Generator) -> None:

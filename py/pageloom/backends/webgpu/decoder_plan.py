@@ -21,7 +21,7 @@ from pageloom.backends.webgpu.programs.rope_table import rope_table
 from pageloom.backends.webgpu.programs.sampling import plan_sampling, sampling_scratch_bytes
 from pageloom.backends.webgpu.step_layout import StepLayout
 from pageloom.engine.batch import RunnerLimits
-from pageloom.errors import NotSupported
+from pageloom.errors import CapacityExceeded, NotSupported
 from pageloom.model.layer_ops import (
     Decoder,
     Embed,
@@ -60,6 +60,8 @@ class HeadBucket:
 class DecoderPlan:
     """Owns the activations, the step buffer and the candidates of one decoder, and plans its dispatches.
 
+    Raises `CapacityExceeded` where the limits ask for a buffer that the device cannot bind.
+
     The *body* is every operation up to `SelectRows`; the *head* is the rest, and the search for candidates.
     """
 
@@ -71,6 +73,7 @@ class DecoderPlan:
         cache: PagedKvCache,
         limits: RunnerLimits,
     ) -> None:
+        self._device = device
         self._info: DeviceInfo = device.info
         self._decoder = decoder
         self._weights = weights
@@ -82,16 +85,18 @@ class DecoderPlan:
         # One tile length serves all layers, since one step buffer does.
         self.tile_tokens = min(query_tile_tokens(self._form(op)) for op in self._attention_ops)
         self.candidate_words = 2 * limits.max_candidates + 2
-        self.step = device.buffer(F32_BYTES * StepLayout(limits, self.tile_tokens).max_words, "step")
-        self.candidates = device.buffer(F32_BYTES * limits.max_sequences * self.candidate_words, "candidates")
-        self._values = self._allocate_values(device)
-        widest = max(op.num_heads * op.head_size for op in self._attention_ops)
-        self._query = device.buffer(F32_BYTES * limits.max_tokens * widest, "query")
-        self._partials = self._allocate_partials(device)
-        self._sampling_scratch = device.buffer(
-            sampling_scratch_bytes(decoder.vocab_size, limits.max_sequences, limits.max_candidates), "sampling scratch"
+        self._values = self._allocate_values()
+        longest = "max_tokens" if limits.max_tokens > limits.max_adjustments else "max_adjustments"
+        self.step = self._allocate("step", F32_BYTES * StepLayout(limits, self.tile_tokens).max_words, longest)
+        self.candidates = self._allocate(
+            "candidates", F32_BYTES * limits.max_sequences * self.candidate_words, "max_sequences"
         )
-        self._rope_tables = self._allocate_rope_tables(device)
+        widest = max(op.num_heads * op.head_size for op in self._attention_ops)
+        self._query = self._allocate("query", F32_BYTES * limits.max_tokens * widest, "max_tokens")
+        self._partials = self._allocate_partials()
+        sampling = sampling_scratch_bytes(decoder.vocab_size, limits.max_sequences, limits.max_candidates)
+        self._sampling_scratch = self._allocate("sampling scratch", sampling, "max_sequences")
+        self._rope_tables = self._allocate_rope_tables()
 
     @property
     def cache(self) -> PagedKvCache:
@@ -249,33 +254,39 @@ class DecoderPlan:
             max_kv_len=body.max_kv_len,
         )
 
-    def _allocate_values(self, device: Device) -> dict[str, Buffer]:
-        """A buffer for every named value: rows for all tokens in the body, for the wanted rows in the head."""
-        head_names = {op.output for op in self._head_ops if not isinstance(op, Logits)}
-        widths = {**self._decoder.widths, LOGITS: self._decoder.vocab_size}
-        return {
-            name: device.buffer(
-                F32_BYTES
-                * width
-                * (self._limits.max_sequences if name in head_names | {LOGITS} else self._limits.max_tokens),
-                name,
+    def _allocate(self, name: str, size: int, param: str) -> Buffer:
+        """A buffer whose size `param`, one of the limits, decides."""
+        most = min(self._info.limits["maxStorageBufferBindingSize"], self._info.limits["maxBufferSize"])
+        if size > most:
+            raise CapacityExceeded(
+                f"{param} is {getattr(self._limits, param)}: the buffer {name!r} would take {size} bytes, and this "
+                f"device binds {most}; take fewer",
+                param=param,
             )
-            for name, width in widths.items()
-        }
+        return self._device.buffer(size, name)
 
-    def _allocate_partials(self, device: Device) -> Buffer | None:
+    def _allocate_values(self) -> dict[str, Buffer]:
+        """A buffer for every named value: rows for all tokens in the body, for the wanted rows in the head."""
+        head_names = {op.output for op in self._head_ops if not isinstance(op, Logits)} | {LOGITS}
+        values: dict[str, Buffer] = {}
+        for name, width in {**self._decoder.widths, LOGITS: self._decoder.vocab_size}.items():
+            param = "max_sequences" if name in head_names else "max_tokens"
+            values[name] = self._allocate(name, F32_BYTES * width * getattr(self._limits, param), param)
+        return values
+
+    def _allocate_partials(self) -> Buffer | None:
         limits = self._limits
         longest = limits.max_blocks_per_sequence * limits.block_size
         bucket = self._attention_bucket(BodyBucket(limits.max_tokens, longest, decodes_only=False))
         size = max(attention_scratch_bytes(self._info, self._form(op), bucket) for op in self._attention_ops)
-        return device.buffer(size, "attention partials") if size else None
+        return self._allocate("attention partials", size, "max_sequences") if size else None
 
-    def _allocate_rope_tables(self, device: Device) -> dict[Rope | None, Buffer]:
+    def _allocate_rope_tables(self) -> dict[Rope | None, Buffer]:
         limits = self._limits
         positions = limits.max_blocks_per_sequence * limits.block_size
         tables: dict[Rope | None, Buffer] = {}
         for rope in {op.rope for op in self._attention_ops if op.rope is not None}:
             table = rope_table(rope, positions)
-            tables[rope] = device.buffer(F32_BYTES * len(table), "rope table")
-            device.write(tables[rope], 0, table)
+            tables[rope] = self._device.buffer(F32_BYTES * len(table), "rope table")
+            self._device.write(tables[rope], 0, table)
         return tables

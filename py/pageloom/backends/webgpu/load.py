@@ -13,7 +13,7 @@ from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.runner import WebGpuRunner
 from pageloom.backends.webgpu.self_test import self_test
 from pageloom.engine.batch import RunnerLimits
-from pageloom.errors import InvalidArgument
+from pageloom.errors import InvalidArgument, shown
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.layer_ops import Decoder
 from pageloom.model.source import RangedSource
@@ -42,7 +42,10 @@ class RunnerSettings:
     max_adjustments: int = 4096
 
 
-_COUNTS = ("block_size", "num_blocks", "kv_memory", "context_length", "max_tokens", "max_sequences", "max_candidates")
+_LEAST = {
+    "block_size": 1, "num_blocks": 1, "kv_memory": 1, "context_length": 1, "max_tokens": 1, "max_sequences": 1,
+    "max_candidates": 1, "max_adjustments": 0,
+}  # fmt: skip
 DEFAULT_KV_MEMORY = {"software": 256 * MEBIBYTE, "gpu": 512 * MEBIBYTE}
 DEFAULT_MAX_TOKENS = {"software": 64, "gpu": 512}
 DEFAULT_MAX_SEQUENCES = {"software": 32, "gpu": 64}
@@ -53,10 +56,12 @@ def choose_limits(info: DeviceInfo, decoder: Decoder, settings: RunnerSettings) 
 
     Raises `InvalidArgument` for settings that cannot be, `CapacityExceeded` where not one KV block fits.
     """
-    for name in _COUNTS:
+    for name, least in _LEAST.items():
         value = getattr(settings, name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise InvalidArgument(f"{name} is {value!r}; it has to be a whole number of at least 1", param=name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise InvalidArgument(
+                f"{name} is {shown(value)}; it has to be a whole number of at least {least}", param=name
+            )
     check_block_size(settings.block_size)
     adapter_class = info.adapter_class
     budget = settings.kv_memory or DEFAULT_KV_MEMORY[adapter_class]

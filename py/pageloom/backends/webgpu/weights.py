@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +12,7 @@ from pageloom.backends.webgpu.device import Buffer, Device, Dispatch
 from pageloom.backends.webgpu.program import Programs
 from pageloom.backends.webgpu.programs.repack import Placement, repack_key
 from pageloom.backends.webgpu.weight_layout import WeightLayout, binding_limit, describe_weight
-from pageloom.errors import InvalidArgument, NotSupported
+from pageloom.errors import BadModelFile, InvalidArgument, NotSupported
 from pageloom.model.gguf import TensorInfo, read_tensor
 from pageloom.model.source import RangedSource
 
@@ -69,8 +71,8 @@ async def load_weight(
     """One weight of the rows of `tensors`, each `[rows, columns]`, in order or (`interleaved`) in turn.
 
     Reads `source` in pieces of whole rows, about `STAGING_BYTES` at a time, and calls `on_bytes` with the size of each
-    piece that has arrived. Raises `NotSupported` for shapes or sizes that the device cannot hold, `OutOfMemory`,
-    and what the source raises; nothing is left on the device then.
+    piece that has arrived. Raises `NotSupported` for shapes or sizes that the device cannot hold, `BadModelFile` for
+    numbers that are not finite, `OutOfMemory`, and what the source raises; nothing is left on the device then.
     """
     layout = describe_weight(tensors, device.info.adapter_class)
     if interleaved and len({tensor.shape for tensor in tensors}) != 1:
@@ -79,7 +81,7 @@ async def load_weight(
     staging_limit = min(STAGING_BYTES, binding_limit(device.info))
     largest_row = max(tensor.size // tensor.shape[0] for tensor in tensors)
     staging = device.buffer(max(largest_row, min(staging_limit, max(tensor.size for tensor in tensors))), "raw weights")
-    placement = device.buffer(20, "placement")
+    placement, faults = device.buffer(20, "placement"), device.buffer(4, "faults")
     try:
         if largest_row > binding_limit(device.info):
             raise NotSupported(f"{label}: a row of {largest_row} bytes is more than the device binds", param=label)
@@ -88,24 +90,45 @@ async def load_weight(
         for index, tensor in enumerate(tensors):
             rows = range(index, layout.rows, len(tensors)) if interleaved else range(first, first + tensor.shape[0])
             first += tensor.shape[0]
-            await _load_tensor(device, programs, source, tensor, rows, weight, (staging, placement), on_bytes)
+            await _load_tensor(device, programs, source, tensor, rows, weight, (staging, placement, faults), on_bytes)
+        if any(await device.read(faults, 0, 4)):
+            raise _not_finite(label)
     except BaseException:
         weight.destroy()
         raise
     finally:
-        staging.destroy()
-        placement.destroy()
+        for buffer in (staging, placement, faults):
+            buffer.destroy()
     return weight
 
 
 async def load_vector(device: Device, source: RangedSource, parts: Sequence[TensorInfo | int], label: str) -> Buffer:
-    """A buffer of f32: the small tensors among `parts`, one after the other, and that many zeros for a number."""
+    """A buffer of f32: the small tensors among `parts`, one after the other, and that many zeros for a number.
+
+    Raises `BadModelFile` for numbers that are not finite.
+    """
+    values = [None if isinstance(part, int) else await _read_finite(source, part) for part in parts]
     lengths = [part if isinstance(part, int) else part.shape[-1] for part in parts]
     buffer = device.buffer(4 * sum(lengths), label)
-    for part, start in zip(parts, itertools.accumulate(lengths, initial=0), strict=False):
-        if not isinstance(part, int):
-            device.write(buffer, 4 * start, await read_tensor(source, part))
+    for numbers, start in zip(values, itertools.accumulate(lengths, initial=0), strict=False):
+        if numbers is not None:
+            device.write(buffer, 4 * start, numbers)
     return buffer
+
+
+async def _read_finite(source: RangedSource, tensor: TensorInfo) -> array.array[float]:
+    values = await read_tensor(source, tensor)
+    if not all(map(math.isfinite, values)):
+        raise _not_finite(tensor.name)
+    return values
+
+
+def _not_finite(name: str) -> BadModelFile:
+    return BadModelFile(
+        f"{name} holds an infinite number, or what is no number; the file is damaged or was converted from too large "
+        "numbers: fetch it again, or convert it to another format",
+        param=name,
+    )
 
 
 def _allocate(device: Device, layout: WeightLayout, label: str) -> tuple[WeightShard, ...]:
@@ -129,16 +152,16 @@ async def _load_tensor(
     tensor: TensorInfo,
     rows: range,
     weight: DeviceWeight,
-    scratch: tuple[Buffer, Buffer],
+    scratch: tuple[Buffer, Buffer, Buffer],
     on_bytes: Callable[[int], None],
 ) -> None:
-    """Row i of `tensor` becomes row `rows[i]` of `weight`. `scratch`: raw bytes, placement."""
-    staging, placement = scratch
+    """Row i of `tensor` becomes row `rows[i]` of `weight`. `scratch`: raw bytes, placement, faults."""
+    staging, placement, faults = scratch
     pipeline = await programs.pipeline(repack_key(tensor.format.name, weight.layout.encoding))
     row_bytes = tensor.size // tensor.shape[0]
     for shard in weight.shards:
         inside = _indices_within(rows, shard.rows)
-        dispatch_buffers = (staging, placement, *shard.buffers)
+        dispatch_buffers = (staging, placement, faults, *shard.buffers)
         for start in range(inside.start, inside.stop, staging.size // row_bytes):
             count = min(staging.size // row_bytes, inside.stop - start)
             size = count * row_bytes

@@ -32,7 +32,8 @@ class Placement:
 
 
 def repack_key(source: str, target: Encoding) -> ProgramKey:
-    """The program from the GGUF format `source` to `target`; its buffers: raw bytes, placement, codes, any scales."""
+    """The program from the GGUF format `source` to `target`; its buffers: raw bytes, placement, a word that is set
+    where a number is not finite, codes, any scales."""
     return ProgramKey.of(
         TEMPLATE, source=source, codes=target.codes, scales=target.scales, zero=target.zero, group=target.group
     )
