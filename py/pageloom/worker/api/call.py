@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -61,8 +61,8 @@ class Call:
 class Fields:
     """The fields of a body; each is taken once, and `finish` refuses those that nobody took. A null is no value."""
 
-    def __init__(self, body: Mapping[str, Any]) -> None:
-        self._left = {name: value for name, value in body.items() if value is not None and name not in IGNORED}
+    def __init__(self, body: Mapping[str, Any], ignored: Container[str] = ()) -> None:
+        self._left = {name: value for name, value in body.items() if value is not None and name not in ignored}
 
     def take(self, name: str, kind: type, default: Any) -> Any:
         """The value of a field. Raises `InvalidArgument` for another type."""

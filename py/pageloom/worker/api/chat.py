@@ -8,14 +8,14 @@ from typing import Any
 from pageloom.engine.events import TokenEvent, TokenLogprob
 from pageloom.errors import InvalidArgument
 from pageloom.jobs import token_logprob
-from pageloom.worker.api.call import Call, Fields, Json, TokenBytes, jobs_of, take_stream
+from pageloom.worker.api.call import IGNORED, Call, Fields, Json, TokenBytes, jobs_of, take_stream
 
 NO_TOOLS = "the model is given no tools; describe them in a message"
 
 
 def parse_chat(body: Mapping[str, Any], token_bytes: TokenBytes, max_choices: int) -> Call:
     """What a body asks for. Raises `InvalidArgument` and `NotSupported`, each with the field as `param`."""
-    fields = Fields(body)
+    fields = Fields(body, IGNORED)
     fields.take("model", str, "")
     stream, include_usage = take_stream(fields)
     n = fields.take("n", int, 1)

@@ -9,7 +9,7 @@ from pageloom.engine.events import TokenEvent
 from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.jobs import Job
 from pageloom.model.text_stream import TextStream
-from pageloom.worker.api.call import Call, Fields, Json, TokenBytes, jobs_of, take_stream
+from pageloom.worker.api.call import IGNORED, Call, Fields, Json, TokenBytes, jobs_of, take_stream
 
 USUAL_MAX_TOKENS = 16
 """OpenAI's for this endpoint."""
@@ -17,7 +17,7 @@ USUAL_MAX_TOKENS = 16
 
 def parse_completion(body: Mapping[str, Any], token_bytes: TokenBytes, max_choices: int) -> Call:
     """What a body asks for. Raises `InvalidArgument` and `NotSupported`, each with the field as `param`."""
-    fields = Fields(body)
+    fields = Fields(body, IGNORED)
     fields.take("model", str, "")
     stream, include_usage = take_stream(fields)
     n = fields.take("n", int, 1)
