@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import unicodedata
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -89,12 +90,18 @@ def _next_line() -> str | None:
 
 async def _answer(model: LanguageModel, messages: list[Message], sampling: dict[str, Any], said: list[str]) -> None:
     """Print the answer as it comes. `said` gets its pieces, so that they outlive an interruption."""
+    is_terminal = sys.stdout.isatty()
     handle = model.start(parse_job(0, {"messages": messages}, sampling))
     try:
         async for event in handle:
             if isinstance(event, TokenEvent):
                 said.append(event.text_delta)
-                print(event.text_delta, end="", flush=True)
+                print(for_terminal(event.text_delta) if is_terminal else event.text_delta, end="", flush=True)
         await handle.result()
     finally:
         handle.abort()
+
+
+def for_terminal(text: str) -> str:
+    """`text` without control characters but for new lines and tabs: a terminal would do what they say."""
+    return "".join("\ufffd" if unicodedata.category(char) == "Cc" and char not in "\n\t" else char for char in text)
