@@ -3,7 +3,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTHON := .venv/bin/python
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 
-.PHONY: demo test test-all test-unit test-cpu test-native test-e2e test-gpu lint format bench picture setup clean help
+.PHONY: demo test test-all test-unit test-cpu test-native test-e2e test-gpu check-tiers lint format bench picture setup clean help
 
 demo: ## The page with the built-in model, in a browser (ARGS="--port 8000 --no-open")
 	@scripts/setup.sh demo
@@ -30,6 +30,9 @@ test-e2e: setup ## Tests of the page in a headless browser
 
 test-gpu: setup ## Tests that need a hardware adapter
 	$(PYTHON) -m pytest -m gpu tests e2e $(ARGS)
+
+check-tiers: setup ## The whole conformance matrix on every tier of this machine's adapter (ARGS="--quick")
+	scripts/check_tiers.sh build/check $(ARGS)
 
 lint: setup ## Style and types, Python and JavaScript
 	$(PYTHON) -m ruff check
