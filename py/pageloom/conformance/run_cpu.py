@@ -25,6 +25,8 @@ MOST_MEMBERS = 6
 SAME_BITS: frozenset[Tier] = frozenset({"naive", "reference"})
 """Tiers that add up a row in the same order whatever else is in the batch; on the others the rows of the whole batch
 choose tiles and splits, and a member's rows are held against their budget alone."""
+SHOW_SCORES: tuple[Tier, ...] = ("naive", "reference")
+"""Tiers that can give the optional scores of ONNX Attention."""
 PAST_OF = {"present_key": "past_key", "present_value": "past_value", "present_cache": "past_cache"}
 """Outputs that may be the arrays of their inputs."""
 
@@ -59,7 +61,7 @@ class CpuCaseRunner:
 
     def _compared(self, vector: Vector, report: CaseReport) -> CaseReport:
         operator = self._operator(vector)
-        explained = operator.explain(tier=self._tier, **_options(vector), **_tame(vector))
+        explained = operator.explain(tier=self._tier, **_options(vector, self._tier), **_tame(vector))
         report = replace(
             report, tier=explained.tier, faster={str(tier): why for tier, why in explained.reasons.items()}
         )
@@ -103,9 +105,9 @@ class CpuCaseRunner:
         inputs = _arrays(vector)
         given = inputs | {output: inputs[past] for output, past in (in_place or {}).items()}
         if not vector.needs & DEVICE_VALUES:
-            return as_tensors(operator(tier=self._tier, **_options(vector), **given))
+            return as_tensors(operator(tier=self._tier, **_options(vector, self._tier), **given))
         tame = _tame(vector)
-        call = operator.record(tier=self._tier, **_options(vector), **tame)
+        call = operator.record(tier=self._tier, **_options(vector, self._tier), **tame)
         for name, array in tame.items():
             np.copyto(array, inputs[name])
         return as_tensors(call())
@@ -127,12 +129,14 @@ def _tame(vector: Vector) -> dict[str, Array]:
     return inputs
 
 
-def _options(vector: Vector) -> dict[str, Any]:
-    """The keywords that ask for every output that is expected."""
+def _options(vector: Vector, tier: Tier | None) -> dict[str, Any]:
+    """The keywords that ask for the outputs that are expected; the scores only of tiers that can show them, or where
+    the case is about them."""
     if vector.operator == "paged_attention":
         return {"log_sum_exp": True}
     if vector.operator == "onnx_attention":
-        return {"outputs": [name for name in vector.expected if name != "Y"]}
+        shown = tier in SHOW_SCORES or (tier is None and "qk_output" in vector.needs)
+        return {"outputs": [name for name in vector.expected if name.startswith("present_") or (shown and name != "Y")]}
     return {}
 
 

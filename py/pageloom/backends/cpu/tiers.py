@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pageloom.attention.tiers import Explanation
+from pageloom.errors import NotSupported
 
 CompiledTier = Literal["flash-decoding", "flash", "naive"]
 Tier = Literal[CompiledTier, "reference"]
@@ -38,9 +39,17 @@ def explain_plan(plan: Mapping[str, Any], against: Mapping[Tier, str]) -> Explan
     return Explanation(chosen, reasons)
 
 
+def require_path(plan: Mapping[str, Any], tier: Tier) -> None:
+    """Raise `NotSupported` where the kernels cannot do a call as `tier`: a single key cannot be split."""
+    explained = explain_plan(plan, {})
+    if explained.tier != tier:
+        raise NotSupported(
+            f"tier {tier} cannot run this call: {explained.reasons.get(tier, f'the kernels take {explained.tier}')}",
+            param="tier",
+        )
+
+
 def _why_not_split(plan: Mapping[str, Any]) -> str:
     if plan["threads"] == 1:
-        return "one thread runs the call, so there is nothing to split the keys over"
-    if plan["tasks"] >= plan["threads"]:
-        return f"{plan['tasks']} tasks already occupy {plan['threads']} threads without splitting the keys"
-    return "the keys are too few to be split over threads"
+        return "one thread runs the call, or there are too few keys, so there is nothing to split"
+    return f"{plan['tasks']} tasks occupy {plan['threads']} threads without splitting the keys"

@@ -69,12 +69,12 @@ def _bind_append(
     """Q as attention reads it, `[B, rows, num_heads, head_size]`, and what prepares it and stores K and V."""
     spec, shape, inputs = call.spec, call.shape, call.inputs
     rows = (shape.batch_size, shape.sequence_length)
-    heads = inputs["query"].reshape(*rows, -1, shape.head_size)
+    heads = inputs["query"].reshape(*rows, inputs["query"].shape[2] // shape.head_size, shape.head_size)
     query, key, value = heads, None, None
     if shape.mode is KvMode.PACKED:
         query, key, value = np.split(heads, [spec.num_heads, spec.num_heads + spec.kv_num_heads], axis=2)
     elif shape.mode is KvMode.SEPARATE:
-        key, value = (inputs[name].reshape(*rows, -1, shape.head_size) for name in ("key", "value"))
+        key, value = (inputs[name].reshape(*rows, spec.kv_num_heads, shape.head_size) for name in ("key", "value"))
     prepares_query = bool(shape.rotary_dim) or "q_norm_weight" in inputs
     if key is None and not prepares_query:
         return query, []

@@ -10,7 +10,7 @@ from pageloom.attention.tiers import Explanation, fastest
 from pageloom.attention.validation import require_one_of
 from pageloom.backends.cpu.context import CpuContext
 from pageloom.backends.cpu.operators.bound import Bound, Prepared, RecordedCall
-from pageloom.backends.cpu.tiers import COMPILED_TIERS, TIERS, Tier, explain_plan
+from pageloom.backends.cpu.tiers import COMPILED_TIERS, TIERS, Tier, explain_plan, require_path
 
 
 class CpuOperator(ABC):
@@ -58,4 +58,6 @@ class CpuOperator(ABC):
         free = forced is None and usable.tier == TIERS[0]
         call = prepared.bind_kernels(None if free else usable.tier)
         plan = call.plan
+        if forced is not None and plan is not None:
+            require_path(plan(), forced)
         return Bound(call.outputs, call.run, lambda: usable if plan is None else explain_plan(plan(), usable.reasons))

@@ -85,7 +85,7 @@ def _qkv(
     spec: PagedAttentionSpec, shape: PagedAttentionShape, inputs: Mapping[str, Array]
 ) -> tuple[Array, Array, Array | None]:
     """Q, K and V `[num_tokens, heads, head_size]`, parts of one array where they are packed; no V in LATENT."""
-    heads = inputs["query"].reshape(shape.num_tokens, -1, shape.head_size)
+    heads = inputs["query"].reshape(shape.num_tokens, inputs["query"].shape[1] // shape.head_size, shape.head_size)
     if shape.mode is QkvMode.PACKED:
         query, key, value = np.split(heads, [spec.num_heads, spec.num_heads + spec.kv_num_heads], axis=1)
         return query, key, value
