@@ -24,8 +24,9 @@ from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.programs.attention import plan_attention
 from pageloom.backends.webgpu.programs.attention_check import decoder_form
 from pageloom.backends.webgpu.programs.attention_choice import VARIANTS, AttentionBucket, Variant
+from pageloom.backends.webgpu.programs.attention_decode import partials_bytes
 from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers
-from pageloom.backends.webgpu.programs.attention_tiles import partials_bytes, query_tile_tokens
+from pageloom.backends.webgpu.programs.attention_tiles import query_tile_tokens
 from pageloom.backends.webgpu.step_layout import StepLayout
 from pageloom.engine.batch import RunnerLimits, StepBatch
 from pageloom.model.layer_ops import PagedAttention
@@ -152,7 +153,7 @@ async def measure(device: Device, load: Workload, repeats: int, bandwidth: float
         "query": [filled(device, query)],
         "output": [device.buffer(query.nbytes)],
         "step": [filled(device, step_words(load, query_tile_tokens(form)))],
-        "partials": [device.buffer(partials_bytes(form, load.batch_size, load.past + load.new))],
+        "partials": [device.buffer(partials_bytes(form, device.info, load.batch_size, load.past + load.new))],
         "keys": [filled(device, cache) for _ in range(LAYERS)],
         "values": [filled(device, cache) for _ in range(LAYERS)],
     }

@@ -16,8 +16,9 @@ from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.programs.attention import plan_attention
 from pageloom.backends.webgpu.programs.attention_check import decoder_form
 from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket, Variant
+from pageloom.backends.webgpu.programs.attention_decode import partials_bytes
 from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers
-from pageloom.backends.webgpu.programs.attention_tiles import partials_bytes, query_tile_tokens
+from pageloom.backends.webgpu.programs.attention_tiles import query_tile_tokens
 from pageloom.backends.webgpu.step_layout import StepLayout
 from pageloom.engine.batch import RunnerLimits, StepBatch
 from pageloom.model.layer_ops import PagedAttention, Rope
@@ -219,6 +220,7 @@ async def attended(
     form = decoder_form(device.info, case.op, case.block_size)
     tile_tokens = tile_tokens or query_tile_tokens(form)
     words = step_words(case.step_batch, block_size=case.block_size, tile_tokens=tile_tokens)
+    partials = partials_bytes(form, device.info, bucket.max_sequences, bucket.max_kv_len)
     output = filled(device, np.full((bucket.max_tokens, *case.query.shape[1:]), np.nan, np.float32))
     buffers = AttentionBuffers(
         query=filled(device, np.resize(case.query, (bucket.max_tokens, *case.query.shape[1:]))),
@@ -226,9 +228,7 @@ async def attended(
         value_cache=filled(device, case.value_cache),
         output=output,
         step=filled(device, words),
-        partials=filled(
-            device, np.full(partials_bytes(form, bucket.max_sequences, bucket.max_kv_len) // 4, np.nan, np.float32)
-        ),
+        partials=filled(device, np.full(partials // 4, np.nan, np.float32)),
     )
     planned = plan_attention(device.info, form, buffers, bucket=bucket, tile_tokens=tile_tokens, variant=variant)
     await run(device, planned)

@@ -76,6 +76,7 @@ export class GpuDevice {
       adapterClass: adapterClass(info),
       features: [...device.features],
       limits: { ...limitsOf(device.limits), ...lowered },
+      subgroupMinSize: device.features.has('subgroups') ? info.subgroupMinSize : 0,
     };
     /** Resolves once the device is lost or closed. */
     this.lost = device.lost.then(({ message, reason }) => this.#lose(message || reason));

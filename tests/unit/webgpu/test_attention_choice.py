@@ -9,8 +9,8 @@ import pytest
 from pageloom.backends.webgpu.device import DeviceInfo
 from pageloom.backends.webgpu.programs.attention_check import check_attention, decoder_form
 from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket, choose_attention, gpu_needs
+from pageloom.backends.webgpu.programs.attention_decode import SHORT_LENGTH, decode_tile, why_not_subgroups
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm
-from pageloom.backends.webgpu.programs.attention_tiles import decode_tile
 from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.model.layer_ops import PagedAttention, Rope
 
@@ -26,6 +26,7 @@ LIMITS = {
     "maxStorageBuffersPerShaderStage": 8,
 }
 GPU = DeviceInfo("acme", "plain", "Acme", "browser", "gpu", frozenset(), LIMITS)
+WITH_SUBGROUPS = dataclasses.replace(GPU, features=frozenset({"subgroups"}), subgroup_min_size=32)
 SMOLLM2 = PagedAttention(0, "qkv", "out", 9, 3, 64, 0.125, None)
 BUCKET = AttentionBucket(max_tokens=256, max_sequences=16, max_query_len=256, max_kv_len=2048)
 
@@ -67,22 +68,57 @@ def test_a_gpu_too_small_for_the_gpu_programs_says_which_limit_stops_it(limit: s
 
 @pytest.mark.parametrize("head_size", range(8, 257, 8))
 @pytest.mark.parametrize("group", [1, 2, 3, 4, 7, 8, 16, 32])
-def test_every_head_size_and_group_fits_the_least_workgroup_memory(head_size: int, group: int) -> None:
+@pytest.mark.parametrize("info", [GPU, WITH_SUBGROUPS], ids=["plain", "subgroups"])
+def test_every_head_size_and_group_fits_the_least_workgroup_memory(
+    info: DeviceInfo, head_size: int, group: int
+) -> None:
     op = dataclasses.replace(SMOLLM2, num_heads=2 * group, kv_num_heads=2, head_size=head_size)
-    for needs in gpu_needs(GPU, form_of(op), BUCKET):
+    for needs in gpu_needs(info, form_of(op), BUCKET):
         assert needs.workgroup_bytes <= 16384
         assert needs.workgroup_size[0] <= 256
 
 
 @pytest.mark.parametrize("window", [-1, 1, 2, 127, 128, 129, 130, 512, 5000])
-def test_the_splits_cover_a_window_wherever_it_starts(window: int) -> None:
+@pytest.mark.parametrize("info", [GPU, WITH_SUBGROUPS], ids=["plain", "subgroups"])
+@pytest.mark.parametrize("max_kv_len", [1, 64, 65, 1000, 1024, 1025, 2048])
+def test_the_splits_cover_a_window_wherever_it_starts(info: DeviceInfo, window: int, max_kv_len: int) -> None:
     form = form_of(dataclasses.replace(SMOLLM2, local_window_size=window))
-    tile = decode_tile(form, GPU)
-    split, splits = tile.split, tile.splits(form, 2048)
-    most = max(
-        position // split - max(0, position + 1 - window if window > 0 else 0) // split + 1 for position in range(2048)
-    )
-    assert splits == most
+    tile = decode_tile(form, info)
+
+    def splits(position: int) -> int:
+        split = tile.short_split if position < SHORT_LENGTH else tile.long_split
+        return position // split - max(0, position + 1 - window if window > 0 else 0) // split + 1
+
+    most = max(map(splits, range(max_kv_len)))
+    assert most <= tile.splits(form, max_kv_len) <= most + 1
+
+
+@pytest.mark.parametrize(
+    ("head_size", "size", "lanes"), [(128, 32, 16), (256, 64, 32), (64, 32, 8), (64, 4, 4), (32, 4, 4), (128, 8, 8)]
+)
+def test_lanes_of_a_row_fit_the_smallest_subgroup(head_size: int, size: int, lanes: int) -> None:
+    info = dataclasses.replace(WITH_SUBGROUPS, subgroup_min_size=size)
+    tile = decode_tile(form_of(dataclasses.replace(SMOLLM2, head_size=head_size)), info)
+    assert tile.own["lanes"] == lanes
+
+
+@pytest.mark.parametrize(
+    ("head_size", "size", "reason"),
+    [(128, 4, "takes 16 loads"), (80, 32, "2 threads"), (96, 32, "takes 12 loads"), (64, 0, "lacks subgroups")],
+)
+def test_why_a_decode_does_without_subgroups(head_size: int, size: int, reason: str) -> None:
+    info = dataclasses.replace(WITH_SUBGROUPS, subgroup_min_size=size) if size else GPU
+    form = form_of(dataclasses.replace(SMOLLM2, head_size=head_size))
+    assert reason in (why_not_subgroups(form, info) or "")
+    assert decode_tile(form, info).template == "paged_attention/decode.wgsl.j2"
+
+
+def test_a_large_batch_gives_a_workgroup_several_splits_and_a_small_one_does_not() -> None:
+    form = form_of(dataclasses.replace(SMOLLM2, num_heads=32, kv_num_heads=8, head_size=128))
+    tile = decode_tile(form, WITH_SUBGROUPS)
+    splits = tile.splits(form, 4096)
+    assert tile.runs(form, 1, splits) == splits
+    assert 1 <= tile.runs(form, 64, splits) < splits
 
 
 @pytest.mark.parametrize(

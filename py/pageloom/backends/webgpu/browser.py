@@ -109,6 +109,7 @@ class BrowserDevice:
             adapter_class=info["adapterClass"],
             features=frozenset(info["features"]),
             limits=info["limits"],
+            subgroup_min_size=info["subgroupMinSize"],
         )
 
     @property

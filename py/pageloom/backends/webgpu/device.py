@@ -24,6 +24,8 @@ class DeviceInfo:
     adapter_class: AdapterClass
     features: frozenset[str]
     limits: Mapping[str, int]
+    subgroup_min_size: int = 0
+    """Threads of the smallest subgroup that a shader may run in; 0 without the feature."""
 
     @property
     def has_f16(self) -> bool:

@@ -20,7 +20,13 @@ from pageloom.backends.webgpu.device import (
     check_range,
     in_background,
 )
-from pageloom.backends.webgpu.native_adapters import adapter_class, check_limits, choose_adapter, webgpu_limits
+from pageloom.backends.webgpu.native_adapters import (
+    adapter_class,
+    check_limits,
+    choose_adapter,
+    subgroup_min_size,
+    webgpu_limits,
+)
 from pageloom.backends.webgpu.native_commands import (
     BoundDispatch,
     ComputePass,
@@ -254,6 +260,7 @@ async def open_native_device(
         adapter_class=adapter_class(chosen),
         features=frozenset(handle.features),
         limits={**webgpu_limits(handle.limits), **lowered},
+        subgroup_min_size=subgroup_min_size(chosen) if "subgroups" in handle.features else 0,
     )
     return NativeDevice(wgpu, handle, info)
 

@@ -48,6 +48,18 @@ def webgpu_limits(limits: Mapping[str, int]) -> dict[str, int]:
     return {renamed(name): value for name, value in limits.items()}
 
 
+def subgroup_min_size(adapter: Any) -> int:
+    """Threads of the smallest subgroup of this adapter."""
+    # The package's own `info` has WebGPU's default, 4, for every adapter; Dawn knows better.
+    from wgpudawn.backends.dawn._ffi import ffi, lib  # noqa: PLC0415 - optional
+
+    info = ffi.new("WGPUAdapterInfo *")
+    lib.wgpuAdapterGetInfo(adapter._internal, info)
+    size = int(info.subgroupMinSize)
+    lib.wgpuAdapterInfoFreeMembers(info[0])
+    return size
+
+
 def check_limits(lowered: Mapping[str, int], offered: Mapping[str, int]) -> None:
     """Raise `InvalidArgument` for a limit that WebGPU does not have or the adapter does not reach."""
     for name, value in lowered.items():

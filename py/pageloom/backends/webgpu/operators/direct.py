@@ -14,9 +14,10 @@ from pageloom.backends.webgpu.operators.forms import (
 )
 from pageloom.backends.webgpu.program import PlannedDispatch
 from pageloom.backends.webgpu.programs.attention import plan_attention
-from pageloom.backends.webgpu.programs.attention_choice import Variant
+from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket, Variant
+from pageloom.backends.webgpu.programs.attention_decode import decode_tile, partials_bytes
 from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers, AttentionForm
-from pageloom.backends.webgpu.programs.attention_tiles import decode_tile, partials_bytes, query_tile_tokens
+from pageloom.backends.webgpu.programs.attention_tiles import query_tile_tokens
 from pageloom.backends.webgpu.programs.kv_write import KvWriteBuffers, plan_kv_write_parts
 from pageloom.backends.webgpu.programs.prepare import DecodeGrid
 
@@ -26,11 +27,11 @@ def plan_direct(call: Call, variant: Variant, bounds: Bounds) -> list[PlannedDis
     shape, workspace = call.shape, call.workspace
     form = attention_form(call.info, call.spec, shape, log_sum_exp=call.log_sum_exp is not None)
     bucket, tile_tokens = attention_bucket(shape, bounds), query_tile_tokens(form)
-    decode_grid = _decode_grid(call, form, bucket.max_kv_len) if variant == "gpu" and bounds.is_loose else None
+    decode_grid = _decode_grid(call, form, bucket) if variant == "gpu" and bounds.is_loose else None
     step, prepare = call.prepare(tile_tokens, decode_grid)
     factors, pack = call.factors()
     query = workspace.scratch("query in f32", query_bytes(call.spec, shape))
-    partials = partials_bytes(form, bucket.max_sequences, bucket.max_kv_len) if variant == "gpu" else 0
+    partials = partials_bytes(form, call.info, bucket.max_sequences, bucket.max_kv_len) if variant == "gpu" else 0
     needs_sums = variant == "software" and form.output_kind != "f32"
     buffers = AttentionBuffers(
         query=query,
@@ -48,14 +49,14 @@ def plan_direct(call: Call, variant: Variant, bounds: Bounds) -> list[PlannedDis
     return [prepare, *pack, *_plan_write(call, query, step, factors), *attend]
 
 
-def _decode_grid(call: Call, form: AttentionForm, max_kv_len: int) -> DecodeGrid:
+def _decode_grid(call: Call, form: AttentionForm, bucket: AttentionBucket) -> DecodeGrid:
     tile = decode_tile(form, call.info)
     return DecodeGrid(
         buffer=call.workspace.scratch("decode grid", 12),
         groups=form.kv_num_heads * tile.parts(form),
-        split=tile.split,
-        num_splits=tile.splits(form, max_kv_len),
+        most_runs=tile.runs(form, bucket.max_sequences, tile.splits(form, bucket.max_kv_len)),
         window=form.window,
+        split_parameters=tile.split_parameters,
     )
 
 

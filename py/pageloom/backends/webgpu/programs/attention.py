@@ -10,19 +10,10 @@ from pageloom.backends.webgpu.programs.attention_choice import (
     choose_attention,
     why_not_gpu,
 )
+from pageloom.backends.webgpu.programs.attention_decode import decode_tile, partials_bytes, reduce_workgroup
 from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers, AttentionForm, bound
 from pageloom.backends.webgpu.programs.attention_software import plan_software_attention
-from pageloom.backends.webgpu.programs.attention_tiles import (
-    DECODE_LANES,
-    DECODE_WORKGROUP,
-    PREFETCHED,
-    PREFILL_OWN_ROWS,
-    STATISTICS,
-    decode_tile,
-    partials_bytes,
-    prefill_tile,
-    query_tile_tokens,
-)
+from pageloom.backends.webgpu.programs.attention_tiles import OWN_ROWS, prefill_tile, query_tile_tokens
 from pageloom.errors import InvalidArgument, NotSupported
 
 
@@ -61,7 +52,7 @@ def attention_scratch_bytes(info: DeviceInfo, form: AttentionForm, bucket: Atten
     """Bytes of the `partials` that `plan_attention` asks for with the variant it chooses; 0 for none."""
     if choose_attention(info, form, bucket).variant == "software":
         return 0
-    return partials_bytes(form, bucket.max_sequences, bucket.max_kv_len)
+    return partials_bytes(form, info, bucket.max_sequences, bucket.max_kv_len)
 
 
 def _decode(
@@ -69,34 +60,30 @@ def _decode(
 ) -> list[PlannedDispatch]:
     tile = decode_tile(form, info)
     splits = tile.splits(form, bucket.max_kv_len)
-    single = splits == 1
     key = ProgramKey.of(
-        "paged_attention/decode.wgsl.j2",
-        **form.parameters("causal"),
+        tile.template,
+        **form.parameters("causal", "latent", "v_head_size"),
+        **tile.own,
         num_splits=splits,
         heads_per_group=tile.heads_per_group,
-        split=tile.split,
-        lanes=DECODE_LANES,
-        statistics=STATISTICS,
-        prefetched=PREFETCHED,
-        workgroup_size=DECODE_WORKGROUP,
+        workgroup_size=tile.workgroup_size,
     )
     inputs = (buffers.query, buffers.key_cache, buffers.value_cache)
-    grid = (form.kv_num_heads * tile.parts(form), splits, bucket.max_sequences)
-    if single:
+    runs = tile.runs(form, bucket.max_sequences, splits)
+    grid = (form.kv_num_heads * tile.parts(form), runs, bucket.max_sequences)
+    if splits == 1:
         bindings = bound(*inputs, buffers.output, buffers.step, buffers.factors, buffers.log_sum_exp)
         return [PlannedDispatch(key, bindings, grid, "attention decode", buffers.decode_grid)]
-    needed = partials_bytes(form, bucket.max_sequences, bucket.max_kv_len)
+    needed = partials_bytes(form, info, bucket.max_sequences, bucket.max_kv_len)
     if buffers.partials is None or buffers.partials.size < needed:
         given = "none" if buffers.partials is None else f"{buffers.partials.size} bytes"
         raise InvalidArgument(f"attention decode takes {needed} bytes of scratch; given: {given}", param="partials")
     reduce = ProgramKey.of(
         "paged_attention/decode_reduce.wgsl.j2",
         **form.parameters("causal", "block_size", "key_kind", "value_kind", "softcap", "latent"),
+        **tile.split_parameters,
         num_splits=splits,
-        split=tile.split,
-        statistics=STATISTICS,
-        workgroup_size=DECODE_WORKGROUP,
+        workgroup_size=reduce_workgroup(form)[0],
     )
     joined = bound(buffers.partials, buffers.output, buffers.step, buffers.factors, buffers.log_sum_exp)
     return [
@@ -116,8 +103,9 @@ def _prefill(
         **form.parameters(),
         tile_tokens=tile_tokens,
         heads_per_group=tile.heads_per_group,
-        own_rows=PREFILL_OWN_ROWS,
+        own_rows=OWN_ROWS,
         keys=tile.keys,
+        span=tile.span,
     )
     bindings = bound(
         buffers.query,

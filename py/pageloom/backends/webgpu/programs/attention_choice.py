@@ -7,15 +7,9 @@ from typing import Literal
 
 from pageloom.backends.webgpu.device import DeviceInfo
 from pageloom.backends.webgpu.limits import ProgramNeeds, why_not
+from pageloom.backends.webgpu.programs.attention_decode import decode_tile, partials_bytes, reduce_workgroup
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm
-from pageloom.backends.webgpu.programs.attention_tiles import (
-    DECODE_WORKGROUP,
-    decode_tile,
-    partials_bytes,
-    prefill_tile,
-    query_tile_tokens,
-    reduce_workgroup_bytes,
-)
+from pageloom.backends.webgpu.programs.attention_tiles import prefill_tile, query_tile_tokens
 
 Variant = Literal["software", "gpu"]
 VARIANTS: tuple[Variant, ...] = ("software", "gpu")
@@ -50,12 +44,13 @@ def gpu_needs(
     info: DeviceInfo, form: AttentionForm, bucket: AttentionBucket, tile_tokens: int | None = None
 ) -> list[ProgramNeeds]:
     """What the programs of the gpu variant take from the device."""
-    decode, partials = decode_tile(form, info), partials_bytes(form, bucket.max_sequences, bucket.max_kv_len)
+    decode, partials = decode_tile(form, info), partials_bytes(form, info, bucket.max_sequences, bucket.max_kv_len)
     splits = decode.splits(form, bucket.max_kv_len)
+    reduce_threads, reduce_bytes = reduce_workgroup(form)
     needs = [
         ProgramNeeds(
-            workgroup_size=(DECODE_WORKGROUP, 1, 1),
-            workgroup_bytes=max(decode.workgroup_bytes, reduce_workgroup_bytes(form, splits)),
+            workgroup_size=(max(decode.workgroup_size, reduce_threads), 1, 1),
+            workgroup_bytes=max(decode.workgroup_bytes, reduce_bytes),
             binding_bytes=(0,) * 6 + (partials,),
             grid=(form.num_heads, splits, bucket.max_sequences),
         )

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from pageloom.backends.webgpu.device import Buffer
 from pageloom.backends.webgpu.limits import split_grid
-from pageloom.backends.webgpu.program import PlannedDispatch, ProgramKey
+from pageloom.backends.webgpu.program import ParameterValue, PlannedDispatch, ProgramKey
 from pageloom.backends.webgpu.programs.attention_form import bound
 from pageloom.backends.webgpu.programs.elements import ElementKind
 
 WORKGROUP = 64
+NO_SPLITS: Mapping[str, ParameterValue] = {"short_split": 0, "long_split": 0, "short_length": 0}
 FACTORS = ("sinks", "q_norm", "k_norm", "k_scale", "v_scale")
 """The sections of `factors` in the order in which `factors.wgsl.j2` lays them out."""
 
@@ -19,13 +20,13 @@ FACTORS = ("sinks", "q_norm", "k_norm", "k_scale", "v_scale")
 @dataclass(frozen=True, slots=True)
 class DecodeGrid:
     """The decode program's grid, to be found on the device and written to `buffer`: `groups` by the splits that the
-    call needs, at most `num_splits`, by the sequences."""
+    call needs, at most `most_runs`, by the sequences."""
 
     buffer: Buffer
     groups: int
-    split: int
-    num_splits: int
+    most_runs: int
     window: int
+    split_parameters: Mapping[str, ParameterValue]
 
 
 def plan_prepare_metadata(
@@ -48,10 +49,10 @@ def plan_prepare_metadata(
         slot_mapping=slot_mapping is not None,
         block_size=block_size,
         tile_tokens=tile_tokens,
-        split=decode_grid.split if decode_grid else 0,
         decode_groups=decode_grid.groups if decode_grid else 0,
-        num_splits=decode_grid.num_splits if decode_grid else 0,
+        most_runs=decode_grid.most_runs if decode_grid else 0,
         window=decode_grid.window if decode_grid else 0,
+        **(decode_grid.split_parameters if decode_grid else NO_SPLITS),
         workgroup_size=WORKGROUP,
     )
     buffers = bound(cumulative, past, table, slot_mapping, bounds, step, decode_grid.buffer if decode_grid else None)

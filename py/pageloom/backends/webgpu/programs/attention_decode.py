@@ -1,0 +1,186 @@
+"""Which decode program runs and how it cuts its work: pure arithmetic of splits, and of what a workgroup holds.
+
+A split is a run of keys that one workgroup attends to at a time; splits are joined by a second program. Their size
+depends on the sequence alone, so a token's result does not depend on the batch or the bucket.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pageloom.backends.webgpu.device import DeviceInfo
+from pageloom.backends.webgpu.program import ParameterValue
+from pageloom.backends.webgpu.programs.attention_form import AttentionForm
+from pageloom.backends.webgpu.programs.attention_tiles import even_parts, wide_groups, workgroup_memory
+
+WORKGROUP = 256
+LANES = 4
+"""Threads that share the score of a key."""
+HEADS = 4
+"""Query heads that a workgroup serves at most: its sums stay in registers."""
+STATISTICS = 16
+"""Threads that share a maximum or a total."""
+PREFETCHED = 8
+"""Values that a thread asks for at once."""
+REDUCE_WORKGROUP = 128
+
+SUBGROUPS_WORKGROUP = 128
+MAX_LANES = 32
+MAX_LOADS = 2
+"""Loads of a K or V row by one thread: the query and the sums of as many channels stay in registers."""
+KEYS_PER_STEP = 8
+"""Rows that a thread asks for at once; they lie in one block."""
+SHORT_SPLIT, LONG_SPLIT, SHORT_LENGTH = 64, 256, 1024
+"""Keys of a split of a sequence shorter than `SHORT_LENGTH`, and of a longer one."""
+FULL_GRID = 256
+"""Workgroups that keep a large GPU busy: more of them would each start anew where one could go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeTile:
+    """A decode workgroup: a split of the keys, or a run of splits, for up to `heads_per_group` heads of one KV head."""
+
+    template: str
+    heads_per_group: int
+    workgroup_size: int
+    workgroup_bytes: int
+    short_split: int
+    long_split: int
+    own: dict[str, ParameterValue] = field(default_factory=dict)
+    """Template parameters of this program alone."""
+    takes_runs: bool = False
+
+    def parts(self, form: AttentionForm) -> int:
+        """Workgroups that share the query heads of one KV head."""
+        return -(-form.group // self.heads_per_group)
+
+    def splits(self, form: AttentionForm, max_kv_len: int) -> int:
+        """Splits that cover every key a query may see, wherever its window starts, in sequences of any length up to
+        `max_kv_len`."""
+
+        def most(split: int, length: int) -> int:
+            splits = -(-length // split)
+            return splits if form.window < 1 else min(splits, -(-(form.window - 1) // split) + 1)
+
+        longest = most(self.long_split, max_kv_len) if max_kv_len > SHORT_LENGTH else 1
+        return max(longest, most(self.short_split, min(max_kv_len, SHORT_LENGTH)))
+
+    def runs(self, form: AttentionForm, max_sequences: int, splits: int) -> int:
+        """Workgroups that share the splits of a sequence, of at most `splits`."""
+        if not self.takes_runs:
+            return splits
+        return min(splits, -(-FULL_GRID // (form.kv_num_heads * self.parts(form) * max_sequences)))
+
+    @property
+    def split_parameters(self) -> dict[str, ParameterValue]:
+        """How the size of a split follows from a sequence's length, for all programs that must agree on it."""
+        return {"short_split": self.short_split, "long_split": self.long_split, "short_length": SHORT_LENGTH}
+
+
+def decode_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
+    """The tile of the faster program that can run."""
+    if why_not_subgroups(form, info) is None:
+        return _subgroups_tile(form, info)
+    tiles = [_workgroup_tile(form, even_parts(form.group, heads)) for heads in range(HEADS, 0, -1)]
+    # Where not even one head fits the memory, its needs are to be told.
+    return next((tile for tile in tiles if tile.workgroup_bytes <= workgroup_memory(info)), tiles[-1])
+
+
+def why_not_subgroups(form: AttentionForm, info: DeviceInfo) -> str | None:
+    """The reason why a decode cannot exchange scores within subgroups, or None."""
+    if not info.has_subgroups:
+        return "the device lacks subgroups"
+    if form.latent:
+        return "rows of a latent cache are too long for the registers of a subgroup"
+    lanes, rows = _lanes(form, info), _row_loads(form)
+    if max(rows) > MAX_LOADS * lanes:
+        return (
+            f"a row of head size {form.head_size} takes {max(rows)} loads, of which {lanes} threads of a subgroup (at "
+            f"least {info.subgroup_min_size}) take the same number, and at most {MAX_LOADS} each"
+        )
+    return None
+
+
+def _row_loads(form: AttentionForm) -> list[int]:
+    """Loads of a K row and of a V row."""
+    return [form.head_size // 4 // wide_groups(kind) for kind in (form.key_kind, form.value_kind)]
+
+
+def _lanes(form: AttentionForm, info: DeviceInfo) -> int:
+    """Threads that share a row: the most that every driver's subgroups hold, each with the same number of loads."""
+    lanes = MAX_LANES
+    while lanes > min(info.subgroup_min_size, MAX_LANES) or any(row % lanes for row in _row_loads(form)):
+        lanes //= 2
+    return lanes
+
+
+def _subgroups_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
+    lanes = _lanes(form, info)
+    heads_per_group = even_parts(form.group, HEADS)
+    heads = 1 << (heads_per_group - 1).bit_length()
+    teams = SUBGROUPS_WORKGROUP // lanes
+    statistics = 2 * 4 * teams * heads
+    sums = 4 * teams * form.head_size
+    # Sums of all heads are joined at once where they fit, and one head after another where they do not.
+    merged = next(
+        merged for merged in (heads, 1) if merged == 1 or merged * sums + statistics <= workgroup_memory(info)
+    )
+    step = teams * KEYS_PER_STEP
+    short_split, long_split = max(SHORT_SPLIT, step), max(LONG_SPLIT, step)
+    return DecodeTile(
+        template="paged_attention/decode_subgroups.wgsl.j2",
+        heads_per_group=heads_per_group,
+        workgroup_size=SUBGROUPS_WORKGROUP,
+        workgroup_bytes=merged * sums + statistics,
+        short_split=short_split,
+        long_split=long_split,
+        own={
+            "lanes": lanes,
+            "keys_per_step": KEYS_PER_STEP,
+            "merged": merged,
+            "short_split": short_split,
+            "long_split": long_split,
+            "short_length": SHORT_LENGTH,
+        },
+        takes_runs=True,
+    )
+
+
+def _workgroup_tile(form: AttentionForm, heads: int) -> DecodeTile:
+    # Fewer keys of long rows, so that a thread has as much to load.
+    split = 128 if form.head_size <= 128 else 64
+    stripes = WORKGROUP // (form.v_head_size // 4 // wide_groups(form.value_kind))
+    queries = 4 * heads * form.head_size
+    slots = 4 * stripes * -(-split // stripes)
+    scores = 4 * heads * split * (LANES + 2)
+    sums = 4 * stripes * form.v_head_size
+    statistics = 2 * 4 * STATISTICS * heads
+    return DecodeTile(
+        template="paged_attention/decode.wgsl.j2",
+        heads_per_group=heads,
+        workgroup_size=WORKGROUP,
+        workgroup_bytes=queries + slots + scores + sums + statistics,
+        short_split=split,
+        long_split=split,
+        own={
+            "split": split,
+            "lanes": LANES,
+            "statistics": STATISTICS,
+            "prefetched": PREFETCHED,
+            "latent": form.latent,
+            "v_head_size": form.v_head_size,
+        },
+    )
+
+
+def reduce_workgroup(form: AttentionForm) -> tuple[int, int]:
+    """(threads, bytes of workgroup memory) of the program that joins the splits."""
+    columns = form.v_head_size // 4
+    threads = max(REDUCE_WORKGROUP, columns)
+    return threads, (threads // columns) * (16 * columns + 2 * 4)
+
+
+def partials_bytes(form: AttentionForm, info: DeviceInfo, max_sequences: int, max_kv_len: int) -> int:
+    """Bytes of scratch memory between the two decode programs; 0 where one split serves all."""
+    splits = decode_tile(form, info).splits(form, max_kv_len)
+    return 0 if splits == 1 else 4 * max_sequences * form.num_heads * splits * (form.v_head_size + 4)
