@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
 from pageloom.backends.cpu.options import Approximation, CpuOptions, Level
 from pageloom.errors import NotSupported
@@ -12,15 +12,12 @@ INSTALL = (
     "(on Debian apt-get install g++ python3-dev)"
 )
 
-_KERNEL_WORDS: dict[Approximation | None, Literal["bf16", "int8_query"] | None] = {
-    None: None,
-    "bf16": "bf16",
-    "int8-query": "int8_query",
-}
+_KERNEL_WORDS: dict[Approximation, str] = {"bf16": "bf16", "int8-query": "int8_query"}
 
 
 class CpuContext:
     """`level` is the instruction set that runs; None without kernels, and `why_no_kernels` then says why.
+    `attention_options` are keywords of the kernels' `Attention`.
 
     Raises `NotSupported` for an instruction set that this CPU, this build, or a machine without the kernels lacks.
     """
@@ -29,7 +26,14 @@ class CpuContext:
         self.options = options
         self.why_no_kernels = why_no_kernels()
         self.level = _level(options, self.why_no_kernels)
-        self.approximation = _KERNEL_WORDS[options.approximate]
+        self.attention_options = _attention_options(options, self.level)
+
+
+def _attention_options(options: CpuOptions, level: Level | None) -> dict[str, Any]:
+    """What every bound attention is told."""
+    if options.approximate is None:
+        return {"level": level}
+    return {"level": level, "approximation": _KERNEL_WORDS[options.approximate]}
 
 
 def why_no_kernels() -> str | None:

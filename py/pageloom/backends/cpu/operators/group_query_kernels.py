@@ -57,8 +57,7 @@ def bind(call: GroupQueryCall, tier: CompiledTier | None) -> KernelCall:
         qk_output=outputs.get("output_qk"),
         qk_stage="masked" if spec.qk_output == 1 else "probabilities",
         path=kernel_path(tier),
-        level=call.context.level,
-        approximation=call.context.approximation,
+        **call.context.attention_options,
     )
     return KernelCall(outputs, in_turn([*sinks.refresh, *before, *append, attention, *after]), attention.plan)
 

@@ -47,8 +47,7 @@ def bind(call: OnnxAttentionCall, tier: CompiledTier | None) -> KernelCall:
         qk_stage=QK_STAGES[spec.qk_matmul_output_mode],
         qk_hidden=-np.inf if spec.qk_matmul_output_mode == 2 else 0.0,
         path=kernel_path(tier),
-        level=call.context.level,
-        approximation=call.context.approximation,
+        **call.context.attention_options,
     )
     return KernelCall(outputs, in_turn([*steps, attention]), attention.plan)
 

@@ -75,8 +75,7 @@ def bind(
         sinks=sinks.values,
         log_sum_exp=outputs.get("log_sum_exp"),
         path=kernel_path(tier),
-        level=context.level,
-        approximation=context.approximation,
+        **context.attention_options,
     )
     return KernelCall(outputs, in_turn([*sinks.refresh, append, attention]), attention.plan)
 
