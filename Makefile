@@ -3,13 +3,13 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTHON := .venv/bin/python
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 
-.PHONY: demo test test-all test-unit test-cpu test-native test-e2e test-gpu check-tiers lint format bench picture setup clean help
+.PHONY: demo test test-all test-unit test-cpu test-native test-worker test-e2e test-gpu load-test check-tiers lint format bench picture setup clean help
 
 demo: ## The page with the built-in model, in a browser (ARGS="--port 8000 --no-open")
 	@scripts/setup.sh demo
 	@$(PYTHON) -m pageloom demo --model $(MODEL) $(ARGS)
 
-test: test-unit test-cpu test-native test-e2e ## All tests but the slow ones
+test: test-unit test-cpu test-native test-worker test-e2e ## All tests but the slow ones
 
 test-all: setup ## All tests, the slow ones too (golden answers at full length: an hour on two cores)
 	npm test
@@ -25,11 +25,17 @@ test-cpu: setup ## Tests of the compiled CPU kernels, on every instruction set t
 test-native: setup ## Tests on native WebGPU, with every software driver that is there
 	$(PYTHON) -m pytest tests/native $(ARGS)
 
+test-worker: setup ## Tests of the local worker: pageloom serve and chat, as clients and users have them
+	$(PYTHON) -m pytest tests/worker $(ARGS)
+
 test-e2e: setup ## Tests of the page in a headless browser
 	$(PYTHON) -m pytest e2e $(ARGS)
 
 test-gpu: setup ## Tests that need a hardware adapter
 	$(PYTHON) -m pytest -m gpu tests e2e $(ARGS)
+
+load-test: setup ## 200 clients who come and leave for two minutes (ARGS="--clients 20 --seconds 30")
+	$(PYTHON) -m tests.worker.load $(ARGS)
 
 check-tiers: setup ## The whole conformance matrix on every tier of this machine's adapter (ARGS="--quick")
 	scripts/check_tiers.sh build/check $(ARGS)

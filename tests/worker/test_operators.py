@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 from collections.abc import Iterator
 from dataclasses import fields
@@ -12,35 +13,44 @@ import httpx
 import pytest
 from safetensors.numpy import load
 
-from pageloom.attention.cases.case import Case
+from pageloom.attention.cases.case import Case, Operator
 from pageloom.attention.cases.matrix import all_cases
+from pageloom.attention.numerics.dtypes import as_tensor
 from pageloom.attention.tensors import Tensor, TensorInfo
 from pageloom.attention.vectors import Vector, read_safetensors, write_safetensors
+from pageloom.backends.cpu.operators import CpuOperators
 from pageloom.backends.webgpu.native import open_native_device
 from pageloom.backends.webgpu.operators import WebGpuOperators
 from pageloom.conformance.members import DEVICE_VALUES
+from pageloom.worker.backends import ALL_OPERATORS
 from tests.worker.running_worker import RunningWorker
 
 PATH = "/v1/ops/paged_attention"
-EVERY = 9
+EVERY = {"paged_attention": 12, "group_query_attention": 25, "onnx_attention": 25, "tensor_scatter": 10}
 """Of the quick cases, one in so many runs here; `pageloom check` runs them all."""
 
 
-def runnable() -> list[Case]:
-    cases = all_cases(operator="paged_attention", quick=True)
-    return [case for case in cases if not case.needs & DEVICE_VALUES][::EVERY]
+def some_cases(operator: Operator) -> list[Case]:
+    cases = all_cases(operator=operator, quick=True)
+    return [case for case in cases if not case.needs & DEVICE_VALUES][:: EVERY[operator]]
 
 
-CASES = runnable()
+PAGED = some_cases("paged_attention")
+OTHERS = [case for name in ALL_OPERATORS[1:] for case in some_cases(name)]
 
 
 @pytest.fixture(scope="module")
-def here(worker: RunningWorker) -> Iterator[WebGpuOperators]:
+def webgpu(worker: RunningWorker) -> Iterator[WebGpuOperators]:
     """The operators in this process, on the adapter that the worker has."""
     adapter = "SwiftShader" if "SwiftShader" in worker.adapter else "llvmpipe"
     device = asyncio.run(open_native_device(adapter=adapter))
     yield WebGpuOperators(device)
     device.close()
+
+
+@pytest.fixture(scope="module")
+def cpu() -> CpuOperators:
+    return CpuOperators()
 
 
 def attributes(vector: Vector) -> str:
@@ -49,49 +59,90 @@ def attributes(vector: Vector) -> str:
 
 def call(http: httpx.Client, vector: Vector, **metadata: str) -> httpx.Response:
     body = write_safetensors(vector.inputs, {"spec": attributes(vector), **metadata})
-    return http.post(PATH, content=body)
+    return http.post(f"/v1/ops/{vector.operator}", content=body)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_case_of_the_matrix_gives_what_the_operator_gives(
-    http: httpx.Client, here: WebGpuOperators, case: Case
-) -> None:
-    vector = case.vector()
-    answer = call(http, vector, log_sum_exp="true")
+def options(vector: Vector) -> dict[str, Any]:
+    """The keywords that ask for every output that is expected."""
+    wanted: dict[str, dict[str, Any]] = {
+        "paged_attention": {"log_sum_exp": True},
+        "onnx_attention": {"outputs": [name for name in vector.expected if name != "Y"]},
+    }
+    return wanted.get(vector.operator, {})
+
+
+def check(http: httpx.Client, vector: Vector, backend: str, operator: Any) -> None:
+    """Hold what the worker gives against what is expected, and against `operator` in this process, bit for bit."""
+    answer = call(http, vector, backend=backend, **{name: json.dumps(value) for name, value in options(vector).items()})
     assert answer.status_code == 200, answer.text
     outputs, metadata = read_safetensors(answer.content)
     verdict = vector.compare(outputs)
     assert verdict.passed, verdict.where
-    operator = here.paged_attention(vector.spec)
-    expected = operator(**vector.inputs, log_sum_exp=True)
-    assert {name: tensor.data for name, tensor in outputs.items()} == {
-        name: tensor.data for name, tensor in expected.items() if isinstance(tensor, Tensor)
+
+    def fresh() -> dict[str, Tensor]:
+        return {name: Tensor(one.info, memoryview(bytearray(one.data))) for name, one in vector.inputs.items()}
+
+    explained = operator.explain(**fresh(), **options(vector))
+    told = {"backend": backend, "tier": explained.tier, "reasons": dict(explained.reasons)}
+    assert json.loads(metadata["explain"]) == told
+    here = {
+        name: one if isinstance(one, Tensor) else as_tensor(one)
+        for name, one in operator(**fresh(), **options(vector)).items()
     }
-    explained = operator.explain(**vector.inputs, log_sum_exp=True)
-    assert json.loads(metadata["explain"]) == {
-        "backend": "webgpu",
-        "tier": explained.tier,
-        "reasons": dict(explained.reasons),
+    assert {name: one.data for name, one in outputs.items()} == {name: one.data for name, one in here.items()}
+
+
+@pytest.mark.parametrize("case", PAGED, ids=lambda case: case.name)
+def test_a_case_of_the_matrix_gives_what_the_operator_gives_on_webgpu(
+    http: httpx.Client, webgpu: WebGpuOperators, case: Case
+) -> None:
+    vector = case.vector()
+    check(http, vector, "webgpu", webgpu.paged_attention(vector.spec))
+
+
+@pytest.mark.parametrize("case", PAGED + OTHERS, ids=lambda case: case.name)
+def test_a_case_of_the_matrix_gives_what_the_operator_gives_on_the_cpu(
+    http: httpx.Client, cpu: CpuOperators, case: Case
+) -> None:
+    vector = case.vector()
+    makers: dict[str, Any] = {
+        "paged_attention": cpu.paged_attention,
+        "group_query_attention": cpu.group_query_attention,
+        "onnx_attention": cpu.attention,
+        "tensor_scatter": cpu.tensor_scatter,
     }
+    check(http, vector, "cpu", makers[vector.operator](vector.spec))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is installed here")
+def test_a_backend_that_this_machine_lacks_says_why(http: httpx.Client) -> None:
+    answer = call(http, PAGED[0].vector(), backend="cuda")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "not_supported")
+    assert "PyTorch is not installed" in answer.json()["error"]["message"]
+    cuda = http.get("/v1/ops").json()["backends"][2]
+    assert (cuda["backend"], cuda["runs_models"]) == ("cuda", False)
+    assert "PyTorch is not installed" in cuda["why_not"]
 
 
 @pytest.mark.parametrize("tier", WebGpuOperators.tiers)
 def test_a_tier_runs_where_it_is_asked_for(http: httpx.Client, tier: str) -> None:
-    answer = call(http, CASES[0].vector(), tier=tier)
+    answer = call(http, PAGED[0].vector(), tier=tier)
     assert answer.status_code == 200, answer.text
     assert json.loads(read_safetensors(answer.content)[1]["explain"])["tier"] == tier
 
 
 def test_any_reader_of_safetensors_reads_the_outputs(http: httpx.Client) -> None:
-    assert set(load(call(http, CASES[0].vector()).content)) == {"output", "key_cache_out", "value_cache_out"}
+    assert set(load(call(http, PAGED[0].vector()).content)) == {"output", "key_cache_out", "value_cache_out"}
 
 
 def test_it_says_what_there_is_and_why_not_more(http: httpx.Client) -> None:
     told = http.get("/v1/ops").json()
     assert "paged_attention" in told["operators"]
-    webgpu = next(backend for backend in told["backends"] if backend["backend"] == "webgpu")
-    assert webgpu["why_not"] is None
+    webgpu, cpu, _ = told["backends"]
+    assert (webgpu["backend"], webgpu["why_not"], webgpu["runs_models"]) == ("webgpu", None, True)
     assert "paged_attention" in webgpu["operators"]
+    assert (cpu["backend"], cpu["why_not"]) == ("cpu", None)
+    assert "tensor_scatter" in cpu["operators"]
 
 
 def edited(vector: Vector, **inputs: Tensor | None) -> Vector:
@@ -125,7 +176,7 @@ SOME = Tensor(TensorInfo("float32", (1,)), memoryview(bytes(4)))
 def test_a_call_that_breaks_the_contract_is_refused_in_words(
     http: httpx.Client, inputs: dict[str, Any], metadata: dict[str, str], says: str
 ) -> None:
-    answer = call(http, edited(CASES[0].vector(), **inputs), **metadata)
+    answer = call(http, edited(PAGED[0].vector(), **inputs), **metadata)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["code"] == "invalid_argument"
     assert says in answer.json()["error"]["message"]

@@ -10,17 +10,21 @@ from pageloom.commands.batch_files import PREFERENCES
 from pageloom.commands.summary import adapter_name
 from pageloom.commands.terminal import ProgressLine
 from pageloom.language_model import LanguageModel, load
-
-BACKENDS = ("webgpu",)
-"""Those that have a Runner."""
+from pageloom.worker.backends import BACKENDS, check_runs_models
 
 
 def add_backend_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="default: %(default)s")
+    parser.add_argument(
+        "--backend", choices=[backend.name for backend in BACKENDS], default="webgpu", help="default: %(default)s"
+    )
 
 
 async def load_model(options: argparse.Namespace) -> LanguageModel:
-    """The model of `--model`, as `--backend`, `--gpu`, `--num-blocks` and `--block-size` say. Raises as `load` does."""
+    """The model of `--model`, as `--backend`, `--gpu`, `--num-blocks` and `--block-size` say.
+
+    Raises as `load` does, and `NotSupported` for a backend that has no Runner.
+    """
+    check_runs_models(options.backend)
     progress = ProgressLine(sys.stderr)
     chosen = {"prefer": PREFERENCES[options.gpu], "num_blocks": options.num_blocks, "block_size": options.block_size}
     model = await load(

@@ -1,4 +1,4 @@
-"""What computes here, a line for each backend."""
+"""What computes here: a line for each backend in `BACKENDS`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pageloom.errors import InvalidArgument
+from pageloom.errors import InvalidArgument, NotSupported
 
 
 class Operator(Protocol):
@@ -20,19 +20,26 @@ class Operator(Protocol):
         ...
 
 
-class HasTiers(Protocol):
+class Operators(Protocol):
+    """Each operator is a method that takes its spec."""
+
     @property
     def tiers(self) -> Sequence[str]:
-        """Names of the implementations of its operators, fastest first."""
+        """Names of the implementations, fastest first."""
         ...
 
 
 class OpenBackend:
-    """Operators of one device, each a method of `operators` that takes the spec, until `close`."""
+    """The operators of one device, until `close`."""
 
-    def __init__(self, operators: HasTiers, close: Callable[[], None]) -> None:
+    def __init__(self, operators: Operators, close: Callable[[], None] = lambda: None) -> None:
         self._operators = operators
         self.close = close
+
+    def operator(self, name: str, spec: Any) -> Operator:
+        """The operator of that name with the attributes `spec`."""
+        make: Callable[[Any], Operator] = getattr(self._operators, METHODS.get(name, name))
+        return make(spec)
 
     def check_tier(self, tier: str) -> None:
         """Raise `InvalidArgument` for a tier that the backend does not have."""
@@ -41,32 +48,52 @@ class OpenBackend:
                 f"there is no tier {tier!r}; there is {', '.join(self._operators.tiers)}", param="tier"
             )
 
-    def operator(self, name: str, spec: Any) -> Operator:
-        """The operator of that name with the attributes `spec`. Raises as the operator's constructor does."""
-        make: Callable[[Any], Operator] = getattr(self._operators, name)
-        return make(spec)
+
+METHODS = {"onnx_attention": "attention"}
+"""Methods that are not called as their operator is."""
+ALL_OPERATORS: tuple[str, ...] = ("paged_attention", "group_query_attention", "onnx_attention", "tensor_scatter")
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`operators` are the names of those that it has. `open` raises why it cannot run on this machine."""
+    """One line of the table. `open` raises why the backend does not run on this machine."""
 
     name: str
-    runs_models: bool
-    operators: tuple[str, ...]
     open: Callable[[], OpenBackend]
+    operators: tuple[str, ...] = ALL_OPERATORS
+    has_runner: bool = False
+    """Whether it runs models, not only single operators."""
 
 
 def _open_webgpu() -> OpenBackend:
-    from pageloom.backends.webgpu.native import open_native_device  # noqa: PLC0415 - optional
+    from pageloom.backends.webgpu.native import open_native_device  # noqa: PLC0415 - each needs packages of its own
     from pageloom.backends.webgpu.operators import WebGpuOperators  # noqa: PLC0415
 
     device = asyncio.run(open_native_device())
     return OpenBackend(WebGpuOperators(device), device.close)
 
 
-BACKENDS = (Backend("webgpu", runs_models=True, operators=("paged_attention",), open=_open_webgpu),)
-MODEL_BACKENDS = tuple(backend.name for backend in BACKENDS if backend.runs_models)
+def _open_cpu() -> OpenBackend:
+    try:
+        from pageloom.backends.cpu.operators import CpuOperators  # noqa: PLC0415
+    except ImportError as error:
+        raise NotSupported(
+            f"the CPU backend needs numpy and ml_dtypes: pip install 'pageloom[check]' ({error})"
+        ) from error
+    return OpenBackend(CpuOperators())
+
+
+def _open_cuda() -> OpenBackend:
+    from pageloom.backends.cuda import CudaOperators  # noqa: PLC0415
+
+    return OpenBackend(CudaOperators())
+
+
+BACKENDS = (
+    Backend("webgpu", _open_webgpu, operators=("paged_attention",), has_runner=True),
+    Backend("cpu", _open_cpu),
+    Backend("cuda", _open_cuda),
+)
 
 
 def find_backend(name: str) -> Backend:
@@ -76,3 +103,10 @@ def find_backend(name: str) -> Backend:
             return backend
     known = ", ".join(backend.name for backend in BACKENDS)
     raise InvalidArgument(f"there is no backend {name!r}; there is {known}", param="backend")
+
+
+def check_runs_models(name: str) -> None:
+    """Raise `NotSupported` for a backend that runs single operators alone."""
+    if not find_backend(name).has_runner:
+        runners = ", ".join(backend.name for backend in BACKENDS if backend.has_runner)
+        raise NotSupported(f"{name} runs single operators, but no models; {runners} does", param="backend")

@@ -1,15 +1,16 @@
 """`/v1/ops`: one operator on one backend, with tensors as safetensors.
 
 The request's tensors go by the operator's ONNX input names. Its metadata has `spec`, the attributes as a JSON object;
-and may have `backend`, `tier` (or else the fastest that can) and `log_sum_exp` (`true` or `false`). The response's
-tensors go by the output names, and its metadata has `explain`: the tier, and why no faster one.
+and may have `backend`, `tier` (or else the fastest that can), for PagedAttention `log_sum_exp` (true or false) and for
+ONNX Attention `outputs` (a JSON array of the optional ones). The response's tensors go by the output names, and its
+metadata has `explain`: the tier, and why no faster one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from safetensors import SafetensorError, deserialize
@@ -27,10 +28,11 @@ from pageloom.worker.errors import NotFound, TimedOut
 from pageloom.worker.operator_thread import OperatorCall, OperatorThread
 from pageloom.worker.responses import JsonResponse
 
-METADATA = ("spec", "backend", "tier", "log_sum_exp")
-RESERVED = (*METADATA, "self")
+METADATA = ("spec", "backend", "tier")
+OPTIONS = {"paged_attention": "log_sum_exp", "onnx_attention": "outputs"}
+"""What else the metadata of an operator may have, as JSON: a keyword of its call."""
+RESERVED = (*METADATA, *OPTIONS.values(), "self")
 """Names that an operator's call has for other things than inputs."""
-_FLAGS = {"true": True, "false": False}
 _DTYPES = {name: dtype for dtype, name in SAFETENSORS_NAMES.items()}
 
 
@@ -73,14 +75,13 @@ def parse_call(operator: str, body: bytes, max_tensors: int) -> OperatorCall:
         if name in RESERVED:
             raise InvalidArgument(f"a tensor is called {name!r}, which is the name of no input", param=name)
     metadata = _metadata(body)
+    known = (*METADATA, *([OPTIONS[operator]] if operator in OPTIONS else []))
     for name in metadata:
-        if name not in METADATA:
-            raise InvalidArgument(f"unknown metadata {name!r}; there is {', '.join(METADATA)}", param=name)
+        if name not in known:
+            raise InvalidArgument(f"unknown metadata {name!r}; there is {', '.join(known)}", param=name)
     options: dict[str, Any] = {"tier": metadata["tier"]} if "tier" in metadata else {}
-    if "log_sum_exp" in metadata:
-        if metadata["log_sum_exp"] not in _FLAGS:
-            raise InvalidArgument(f"log_sum_exp is {metadata['log_sum_exp']!r}; say true or false", param="log_sum_exp")
-        options["log_sum_exp"] = _FLAGS[metadata["log_sum_exp"]]
+    if (option := OPTIONS.get(operator, "")) in metadata:
+        options[option] = _OPTION_CHECKS[option](metadata[option])
     if "spec" not in metadata:
         raise InvalidArgument("the metadata has no spec: the operator's attributes as a JSON object", param="spec")
     return OperatorCall(
@@ -97,6 +98,25 @@ def _metadata(body: bytes) -> dict[str, str]:
     length = int.from_bytes(body[:8], "little")
     metadata: dict[str, str] = json.loads(body[8 : 8 + length]).get("__metadata__") or {}
     return metadata
+
+
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidArgument(f"log_sum_exp is {text!r:.60}; say true or false", param="log_sum_exp")
+    return text == "true"
+
+
+def _names(text: str) -> list[str]:
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f"outputs is {text!r:.60}; it has to be a JSON array of names", param="outputs")
+    return names
+
+
+_OPTION_CHECKS: Mapping[str, Callable[[str], object]] = {"log_sum_exp": _flag, "outputs": _names}
 
 
 def _spec(operator: str, text: str) -> Any:

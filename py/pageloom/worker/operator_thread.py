@@ -16,7 +16,7 @@ from pageloom.worker.errors import QueueFull
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """`options` are `tier` and `log_sum_exp` where given; `inputs` go by their ONNX names and may be written."""
+    """`inputs` go by their ONNX names and may be written; `options` are the keywords that are no inputs, as `tier`."""
 
     backend: str
     operator: str
@@ -95,7 +95,12 @@ class OperatorThread:
 
     def _describe(self) -> list[dict[str, object]]:
         return [
-            {"backend": backend.name, "operators": backend.operators, "why_not": self._why_not(backend)}
+            {
+                "backend": backend.name,
+                "operators": backend.operators,
+                "runs_models": backend.has_runner,
+                "why_not": self._why_not(backend),
+            }
             for backend in BACKENDS
         ]
 
