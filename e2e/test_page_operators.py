@@ -73,6 +73,15 @@ def test_the_cases_that_the_filter_shows_run_and_tell_error_tier_and_reasons(pag
         assert 0 < report.share <= 1
 
 
+@pytest.mark.slow
+def test_every_case_of_the_page_passes_on_the_tier_that_a_cpu_adapter_takes(page: Page) -> None:
+    view = operators(page)
+    everything = shown_rows(view).count()
+    view.get_by_role("button", name=f"Run {everything} cases").click()
+    expect(view.get_by_text(f"{everything} of {everything} cases passed")).to_be_visible(timeout=RUNNING_MS)
+    assert set(view.locator("tbody tr td:nth-of-type(4)").all_text_contents()) == {"direct-software"}
+
+
 def test_a_run_stops_and_another_can_start(page: Page) -> None:
     view = operators(page)
     view.get_by_role("button", name=re.compile("^Run ")).click()
