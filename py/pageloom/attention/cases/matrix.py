@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pageloom.attention.cases import (
     group_query_cases,
+    half_precision,
     onnx_cases,
     paged_features,
     paged_prologue,
@@ -15,7 +16,8 @@ from pageloom.attention.cases import (
 )
 from pageloom.attention.cases.case import Case, Operator
 
-_PARTS = (paged_sweeps, paged_features, paged_prologue, paged_storage, paged_regressions, group_query_cases, onnx_cases)
+_PARTS = (paged_sweeps, paged_features, paged_prologue, paged_storage, paged_regressions, group_query_cases, onnx_cases,
+          half_precision)  # fmt: skip
 
 
 def all_cases(*, operator: Operator | None = None, quick: bool = False) -> Iterator[Case]:
