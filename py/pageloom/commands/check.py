@@ -25,6 +25,7 @@ ON_BACKEND: dict[str, tuple[str, ...]] = {
     "webgpu": ("paged_attention",),
     "tab": ("paged_attention",),
     "cpu": OPERATORS,
+    "cuda": OPERATORS,
 }
 """The operators that each backend has."""
 
@@ -33,7 +34,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "check",
         help="hold the attention operators against their reference on this machine",
-        description="Runs the conformance matrix on this machine's WebGPU adapter or CPU: each case against a "
+        description="Runs the conformance matrix on this machine's WebGPU adapter, CPU or NVIDIA GPU: each case against a "
         "reference in double precision, with what computed it and why nothing faster did. Exits with 1 where a case "
         "failed.",
     )
@@ -41,7 +42,7 @@ def add_parser(commands: Any) -> None:
         "--backend",
         choices=tuple(ON_BACKEND),
         default="webgpu",
-        help="WebGPU natively or in a Chromium tab, or the CPU; default: %(default)s",
+        help="WebGPU natively or in a Chromium tab, the CPU, or CUDA; default: %(default)s",
     )
     parser.add_argument("--operator", choices=OPERATORS, help="default: all that the backend has")
     parser.add_argument("--quick", action="store_true", help="the subset that runs with every change")
@@ -49,7 +50,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--tier",
         metavar="NAME",
-        help="on this tier or not at all; default: the fastest that can, on a CPU also each other one",
+        help="on this tier or not at all; default: the fastest that can, on a CPU and CUDA also each other one",
     )
     parser.add_argument("--baseline", action="store_true", help="with the least that any WebGPU adapter offers")
     parser.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
@@ -58,6 +59,8 @@ def add_parser(commands: Any) -> None:
     cpu = parser.add_argument_group("with --backend cpu")
     cpu.add_argument("--level", metavar="NAME", help="on this instruction set; default: on each that there is")
     cpu.add_argument("--threads", type=int, metavar="N", help="of the pool; default: one for each core")
+    cuda = parser.add_argument_group("with --backend cuda")
+    cuda.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that compile and run; default: 1")
     browser = parser.add_argument_group("with --backend tab")
     browser.add_argument("--page", type=Path, metavar="DIR", help="a built page; default: dist/")
     browser.add_argument("--browser", metavar="PATH", help="Chromium or Chrome; default: the one found")
@@ -90,6 +93,10 @@ def run(options: argparse.Namespace) -> int:
             runners = make_runners(options)
             expected *= len(runners)
             adapter = check_on_cpu(cases, runners, on_report)
+        elif options.backend == "cuda":
+            from pageloom.commands.check_cuda import check_on_cuda  # noqa: PLC0415 - needs numpy, which is optional
+
+            adapter = check_on_cuda(cases, options, on_report)
         else:
             from pageloom.commands.check_native import check_natively  # noqa: PLC0415
 

@@ -66,7 +66,7 @@ def _tier_rows(reports: Sequence[CaseReport]) -> list[tuple[str, ...]]:
 
 
 def describe_adapter(adapter: Mapping[str, object]) -> str:
-    if adapter["adapter_class"] == "cpu":
+    if adapter["adapter_class"] in ("cpu", "cuda"):
         return str(adapter["description"])
     name = adapter["description"] or f"{adapter['vendor']} {adapter['architecture']}"
     home = "native" if adapter["home"] == "native" else "in a browser tab"

@@ -13,8 +13,8 @@ from pageloom.backends.cuda.geometry import Geometry, Tile, parts_of, power_of_t
 from pageloom.backends.cuda.plans import Plan
 from pageloom.backends.cuda.tensors import TORCH_DTYPES
 
-SEARCHED_AT_ONCE = 1024
-"""Sequences that a program compares with its token in one step."""
+SEARCHED_AT_ONCE = (64, 1024)
+"""Sequences that a program compares with its token in one step: few, or many."""
 _KINDS = {"int8": "int8", "int4": "int4", "float8e4m3fn": "float8"}
 
 
@@ -95,10 +95,8 @@ def _prologue(geometry: Geometry) -> dict[str, Any]:
         "ROTARY": geometry.rotary,
         "ROTARY_DIM": geometry.rotary_dim,
         "ROTARY_OFFSET": geometry.rotary_offset,
-        "BLOCK_SIZE": geometry.block_size,
+        "PAGED": geometry.block_size > 0,
         "LENGTHS": geometry.lengths,
-        "NUM_HEADS": geometry.num_heads,
-        "KV_HEADS": geometry.kv_num_heads,
         "HEAD": geometry.head_size,
         "HEAD_BLOCK": power_of_two(geometry.head_size, 16),
     }
@@ -128,10 +126,10 @@ def append(geometry: Geometry, call: Cached) -> torch.Tensor:
         call.num_tokens, call.sequences, call.rows, call.limit, call.columns, call.num_blocks, call.cos_rows,
         geometry.num_heads * geometry.v_head_size,
         call.query_strides.row, call.kv_row, k.batch, k.row, k.head, v.batch, v.row, v.head,
-        geometry.q_epsilon, geometry.k_epsilon,
+        geometry.q_epsilon, geometry.k_epsilon, geometry.num_heads, geometry.kv_num_heads, geometry.block_shift,
         **_prologue(geometry),
         HEADS_BLOCK=heads_block,
-        BATCH_BLOCK=min(SEARCHED_AT_ONCE, power_of_two(call.sequences, 2)),
+        BATCH_BLOCK=SEARCHED_AT_ONCE[call.sequences > SEARCHED_AT_ONCE[0]],
         SIDES=sides,
         HAS_SLOTS=get("slot_mapping") is not None,
         HAS_POSITIONS=get("position_ids") is not None,
@@ -183,23 +181,26 @@ def attend(
         call.num_tokens, call.sequences, call.rows, call.limit, call.fixed_past, call.columns, call.num_blocks,
         call.cos_rows, tiles, q.batch, q.row, q.head, o.batch, o.row, o.head, call.kv_row,
         k.batch, k.row, k.head, v.batch, v.row, v.head,
-        geometry.scale, geometry.softcap, geometry.q_epsilon, geometry.k_epsilon,
+        geometry.scale, geometry.softcap, geometry.q_epsilon, geometry.k_epsilon, geometry.kv_num_heads, geometry.window,
+        geometry.block_shift,
         **prologue,
+        GROUP=geometry.group,
         VALUE_HEAD=geometry.v_head_size,
         K0=keys.first, K1=keys.rest, K_PAIRED=keys.paired,
         V0=values.first, V_PARTS=values.count, V_PAIRED=values.paired,
         BLOCK_M=tile.block_m, BLOCK_N=tile.block_n, SPLITS=tile.splits, ROWS=tile.rows,
-        BATCH_BLOCK=min(SEARCHED_AT_ONCE, power_of_two(call.sequences, 2)),
+        BATCH_BLOCK=SEARCHED_AT_ONCE[call.sequences > SEARCHED_AT_ONCE[0]],
         FUSED=fused,
         UNIFORM=call.num_tokens == call.sequences,
         CAUSAL=geometry.causal,
-        WINDOW=geometry.window,
+        WINDOWED=geometry.window > 0,
         SOFTCAP=geometry.softcap > 0,
         SINK=geometry.sink,
         HAS_LOG_SUM_EXP=call.log_sum_exp is not None,
         ONLY_FLAGGED=flags is not None,
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
+        maxnreg=tile.max_registers or None,
     )  # fmt: skip
 
 
@@ -232,7 +233,7 @@ def gather(geometry: Geometry, call: Cached, fresh: tuple[torch.Tensor, torch.Te
     gather_kernel[(call.sequences, chunks)](
         call.key_cache, call.value_cache, key, value, lengths, flags, call.starts, call.lengths, call.table,
         call.num_tokens, call.limit, call.columns, call.num_blocks, call.kv_bound, k.batch, k.row, v.batch, v.row,
-        WIDTH=width, WIDTH_BLOCK=power_of_two(width), BLOCK_SIZE=geometry.block_size, BLOCK_N=block_n,
+        geometry.block_shift, WIDTH=width, WIDTH_BLOCK=power_of_two(width), BLOCK_N=block_n,
         COLUMNS_BLOCK=min(1024, power_of_two(call.columns, 2)), GATHERS=fresh is None, num_warps=4,
     )  # fmt: skip
     return Dense(key, value, lengths, flags)

@@ -56,6 +56,11 @@ class Geometry:
         return self.num_heads // self.kv_num_heads
 
     @property
+    def block_shift(self) -> int:
+        """log2 of the positions of a page."""
+        return self.block_size.bit_length() - 1 if self.block_size else 0
+
+    @property
     def prepares_query(self) -> bool:
         """Whether Q as attention reads it differs from the input."""
         return self.norm or self.rotary != "none"
@@ -78,7 +83,7 @@ class Parts:
 @dataclass(frozen=True, slots=True)
 class Tile:
     """The shape of the attention kernel's work: query rows and keys of a step, splits of the keys, rows that splits leave
-    behind, and how a program is laid out."""
+    behind, and how a program is laid out; `max_registers` of a thread, 0 for as many as it wants."""
 
     block_m: int
     block_n: int
@@ -86,6 +91,7 @@ class Tile:
     rows: int
     num_warps: int
     num_stages: int
+    max_registers: int = 0
 
 
 def power_of_two(number: int, least: int = 1) -> int:

@@ -13,9 +13,7 @@ from pageloom.backends.cuda.context import Context
 from pageloom.backends.cuda.operator import CudaOperator, Prepared
 from pageloom.backends.cuda.plans import Plan
 from pageloom.backends.cuda.tensors import Operand, as_operand, require_apart, same_memory
-from pageloom.backends.cuda.tiers import Tier
-
-SCATTER_TIERS: tuple[Tier, ...] = ("unfused",)
+from pageloom.backends.cuda.tiers import SCATTER_TIERS, Tier
 
 
 class CudaTensorScatter(CudaOperator):

@@ -25,6 +25,8 @@ ONNX_TIERS: tuple[Tier, ...] = ("triton", "cudnn", "flash", "memory-efficient", 
 """Of Attention: ours with split keys, for few query rows; cuDNN's, Flash and memory-efficient as PyTorch carries them;
 and matrix products and a softmax."""
 
+SCATTER_TIERS: tuple[Tier, ...] = ("unfused",)
+"""Of TensorScatter, which only copies."""
 SDPA_KERNELS: Mapping[int, Tier] = {1: "flash", 2: "memory-efficient", 8: "cudnn", 16: "unfused", 512: "triton"}
 """The bits of ONNX Runtime's provider option `sdpa_kernel`."""
 _DISABLING: Mapping[str, tuple[Tier, ...]] = {
@@ -41,7 +43,7 @@ DEBUG_INFO = "ORT_ENABLE_ATTENTION_KERNEL_DEBUG_INFO"
 
 @dataclass(frozen=True, slots=True)
 class TierPolicy:
-    """`forbidden` maps tiers to the reason; `forced` is the one tier that may run, or None; `logs` each choice or not."""
+    """`forbidden` maps tiers to the reason; `forced` is the one that may run, or None; `logs` says every choice."""
 
     forbidden: Mapping[Tier, str] = field(default_factory=dict)
     forced: Tier | None = None
@@ -56,7 +58,7 @@ class TierPolicy:
         sdpa_kernel: int = 0,
         environment: Mapping[str, str] | None = None,
     ) -> TierPolicy:
-        """The policy of explicit options, before which the environment's names of ONNX Runtime stand back.
+        """The policy of explicit options, over what ONNX Runtime's names in the environment say.
 
         `sdpa_kernel` is a sum of the bits in `SDPA_KERNELS`, of which only those tiers may run; 0 is no restriction.
         Raises `InvalidArgument` for a tier, or a bit, that there is not.
@@ -72,7 +74,7 @@ class TierPolicy:
                 f"sdpa_kernel is {sdpa_kernel}; a sum of {', '.join(map(str, SDPA_KERNELS))} is allowed",
                 param="sdpa_kernel",
             )
-        for name, tiers in (_DISABLING | _ENABLING).items():
+        for name, tiers in {**_DISABLING, **_ENABLING}.items():
             value = environment.get(name, "")
             if value and _is_on(name, value) == (name in _DISABLING):
                 reasons |= dict.fromkeys(tiers, f"{name} is {value}")

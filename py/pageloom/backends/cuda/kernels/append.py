@@ -41,14 +41,22 @@ def append_side(
         store_row(target, values, channels, inside, scale, heads, HEAD, KIND, SCALED, RECIPROCAL)
 
 
-@triton.jit
+STATIC = [
+    "num_tokens", "batch", "rows", "limit", "columns", "num_blocks", "cos_rows", "output_width", "num_heads", "kv_heads",
+    "block_shift",
+]  # fmt: skip
+"""Integers that no program is compiled apart for."""
+
+
+@triton.jit(do_not_specialize=STATIC)
 def append_kernel(
     query, key, value, query_out, key_cache, value_cache, output, log_sum_exp,
     starts, lengths, query_lengths, table, slots, positions, cos, sin, q_weight, k_weight, k_scale, v_scale,
     num_tokens, batch, rows, limit, columns, num_blocks, cos_rows, output_width,
     query_stride, key_stride, k_block, k_row, k_head, v_block, v_row, v_head, q_epsilon, k_epsilon,
-    NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD: tl.constexpr, HEAD_BLOCK: tl.constexpr,
-    HEADS_BLOCK: tl.constexpr, BATCH_BLOCK: tl.constexpr, BLOCK_SIZE: tl.constexpr, LENGTHS: tl.constexpr,
+    num_heads, kv_heads, block_shift,
+    HEAD: tl.constexpr, HEAD_BLOCK: tl.constexpr, HEADS_BLOCK: tl.constexpr, BATCH_BLOCK: tl.constexpr,
+    PAGED: tl.constexpr, LENGTHS: tl.constexpr,
     K_KIND: tl.constexpr, V_KIND: tl.constexpr, K_SCALED: tl.constexpr, V_SCALED: tl.constexpr,
     RECIPROCAL: tl.constexpr, SIDES: tl.constexpr, HAS_SLOTS: tl.constexpr,
     HAS_POSITIONS: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr, NORM: tl.constexpr, ROTARY: tl.constexpr,
@@ -56,7 +64,7 @@ def append_kernel(
 ):  # fmt: skip
     """One program: HEADS_BLOCK heads of K, of V (the first 0, 1 or 2 SIDES) or of Q of one token.
 
-    Q goes to `query_out` [num_tokens, NUM_HEADS, HEAD] where norm or rotary change it. Tokens of no sequence store
+    Q goes to `query_out` [num_tokens, num_heads, HEAD] where norm or rotary change it. Tokens of no sequence store
     nothing, and their rows of the output become 0.
     """
     token = tl.program_id(0)
@@ -65,7 +73,7 @@ def append_kernel(
         sequence = sequence_of_token(token, starts, batch, BATCH_BLOCK)
         if sequence >= batch:
             if section == 0:
-                _clear(output, log_sum_exp, token, output_width, NUM_HEADS, HAS_LOG_SUM_EXP)
+                _clear(output, log_sum_exp, token, output_width, num_heads, HAS_LOG_SUM_EXP)
             return
     else:
         sequence = token // rows
@@ -80,14 +88,14 @@ def append_kernel(
     elif ROTARY != "none":
         angle = tl.minimum(position, cos_rows - 1)
 
-    KV_SECTIONS: tl.constexpr = (KV_HEADS + HEADS_BLOCK - 1) // HEADS_BLOCK
+    kv_sections = (kv_heads + HEADS_BLOCK - 1) // HEADS_BLOCK
     heads = tl.arange(0, HEADS_BLOCK)
-    if section >= SIDES * KV_SECTIONS:
-        heads += (section - SIDES * KV_SECTIONS) * HEADS_BLOCK
+    if section >= SIDES * kv_sections:
+        heads += (section - SIDES * kv_sections) * HEADS_BLOCK
         source = query + token.to(tl.int64) * query_stride + heads * HEAD
-        target = query_out + (token.to(tl.int64) * NUM_HEADS + heads) * HEAD
+        target = query_out + (token.to(tl.int64) * num_heads + heads) * HEAD
         factor = tl.full(heads.shape, 1.0, tl.float32)
-        inside = heads < NUM_HEADS
+        inside = heads < num_heads
         if NORM:
             factor = inverse_norm(source, inside, q_epsilon, HEAD, HEAD_BLOCK)
         channels = tl.arange(0, HEAD_BLOCK)
@@ -98,40 +106,40 @@ def append_kernel(
 
     if HAS_SLOTS:
         slot = tl.load(slots + token)
-        stored = (slot >= 0) & (slot < num_blocks * BLOCK_SIZE)
+        stored = (slot >= 0) & (slot < num_blocks * block_shift, PAGED)
         block = slot // BLOCK_SIZE
         place = slot % BLOCK_SIZE
         k_offset = block.to(tl.int64) * k_block + place.to(tl.int64) * k_row
         v_offset = block.to(tl.int64) * v_block + place.to(tl.int64) * v_row
     else:
         k_offset, stored = cache_rows(table, sequence, position, position < keys, columns, num_blocks, k_block, k_row,
-                                      BLOCK_SIZE)  # fmt: skip
+                                      block_shift, PAGED)  # fmt: skip
         v_offset, _ = cache_rows(table, sequence, position, position < keys, columns, num_blocks, v_block, v_row,
-                                 BLOCK_SIZE)  # fmt: skip
+                                 block_shift, PAGED)  # fmt: skip
     stored = stored & (position < keys)
     if SIDES == 0:
         return
-    if section < KV_SECTIONS:
+    if section < kv_sections:
         heads += section * HEADS_BLOCK
         source = key + token.to(tl.int64) * key_stride + heads * HEAD
-        inside = (heads < KV_HEADS) & stored
+        inside = (heads < kv_heads) & stored
         append_side(source, heads, inside, key_cache, k_offset, k_head, k_weight, k_epsilon, cos, sin, angle, k_scale,
                     HEAD, HEAD_BLOCK, K_KIND, K_SCALED, RECIPROCAL,
                     NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
     elif SIDES == 2:
-        heads += (section - KV_SECTIONS) * HEADS_BLOCK
+        heads += (section - kv_sections) * HEADS_BLOCK
         source = value + token.to(tl.int64) * key_stride + heads * HEAD
-        inside = (heads < KV_HEADS) & stored
+        inside = (heads < kv_heads) & stored
         append_side(source, heads, inside, value_cache, v_offset, v_head, k_weight, k_epsilon, cos, sin, angle, v_scale,
                     HEAD, HEAD_BLOCK, V_KIND, V_SCALED, RECIPROCAL, False, "none", 0, 0)  # fmt: skip
 
 
 @triton.jit
-def _clear(output, log_sum_exp, token, width, NUM_HEADS: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr):
+def _clear(output, log_sum_exp, token, width, num_heads, HAS_LOG_SUM_EXP: tl.constexpr):
     zero = tl.zeros([1024], output.dtype.element_ty)
     for first in range(0, width, 1024):
         channels = first + tl.arange(0, 1024)
         tl.store(output + token.to(tl.int64) * width + channels, zero, mask=channels < width)
     if HAS_LOG_SUM_EXP:
-        for head in range(NUM_HEADS):
-            tl.store(log_sum_exp + token * NUM_HEADS + head, float("-inf"))
+        for head in range(num_heads):
+            tl.store(log_sum_exp + token * num_heads + head, float("-inf"))

@@ -21,6 +21,7 @@ from pageloom.backends.cuda.kernels.rows import (
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
+MERGED_AT_ONCE = tl.constexpr(4096)
 
 
 @triton.jit
@@ -73,7 +74,7 @@ def finish_part(
 def finish(
     output, log_sum_exp, acc0, acc1, top, total, token, query_head, inside, sinks, v_scale, head, sequence, start,
     valid, o_batch, o_row, o_head,
-    NUM_HEADS: tl.constexpr, HEAD: tl.constexpr, VALUE_HEAD: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr,
+    num_heads, HEAD: tl.constexpr, VALUE_HEAD: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr,
     V_PAIRED: tl.constexpr, V_SCALED: tl.constexpr, SINK: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr,
 ):  # fmt: skip
     """Divide by the denominator, the sink's share in it, and store. `top` and `total` are of base 2."""
@@ -97,7 +98,7 @@ def finish(
     if HAS_LOG_SUM_EXP:
         logarithm = tl.where(total > 0.0, (top + tl.log2(tl.where(total > 0.0, total, 1.0))) * LN_2, float("-inf"))
         logarithm = tl.where(valid, logarithm, float("-inf"))
-        tl.store(log_sum_exp + (start + token) * NUM_HEADS + query_head, logarithm, mask=inside)
+        tl.store(log_sum_exp + (start + token) * num_heads + query_head, logarithm, mask=inside)
 
 
 @triton.jit
@@ -128,18 +129,25 @@ def merge(
     return acc, top, total
 
 
-@triton.jit
+STATIC = [
+    "num_tokens", "batch", "rows", "limit", "fixed_past", "columns", "num_blocks", "cos_rows", "tiles", "kv_heads",
+    "window", "block_shift",
+]  # fmt: skip
+"""Integers that no program is compiled apart for."""
+
+
+@triton.jit(do_not_specialize=STATIC)
 def attend_kernel(
     query, key, value, key_cache, value_cache, output, log_sum_exp, partials, statistics, counters, flags,
     starts, lengths, query_lengths, table, cos, sin, q_weight, k_weight, k_scale, v_scale, sinks,
     num_tokens, batch, rows, limit, fixed_past, columns, num_blocks, cos_rows, tiles,
     q_batch, q_row, q_head, o_batch, o_row, o_head, kv_row, k_block, k_row, k_head, v_block, v_row, v_head,
-    scale, softcap, q_epsilon, k_epsilon,
-    NUM_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD: tl.constexpr, VALUE_HEAD: tl.constexpr,
+    scale, softcap, q_epsilon, k_epsilon, kv_heads, window, block_shift,
+    GROUP: tl.constexpr, HEAD: tl.constexpr, VALUE_HEAD: tl.constexpr,
     K0: tl.constexpr, K1: tl.constexpr, K_PAIRED: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr,
     V_PAIRED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLITS: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr, BATCH_BLOCK: tl.constexpr, HEAD_BLOCK: tl.constexpr, LENGTHS: tl.constexpr,
-    FUSED: tl.constexpr, UNIFORM: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr,
+    PAGED: tl.constexpr, BATCH_BLOCK: tl.constexpr, HEAD_BLOCK: tl.constexpr, LENGTHS: tl.constexpr,
+    FUSED: tl.constexpr, UNIFORM: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, SOFTCAP: tl.constexpr,
     SINK: tl.constexpr, K_KIND: tl.constexpr, V_KIND: tl.constexpr, K_SCALED: tl.constexpr, V_SCALED: tl.constexpr,
     RECIPROCAL: tl.constexpr, NORM: tl.constexpr, ROTARY: tl.constexpr, ROTARY_DIM: tl.constexpr,
     ROTARY_OFFSET: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr, ONLY_FLAGGED: tl.constexpr,
@@ -150,18 +158,17 @@ def attend_kernel(
     parts in `partials` and `statistics`; the last of them to come, by `counters`, merges all.
     """
     program = tl.program_id(0)
-    head = program % KV_HEADS
-    program = program // KV_HEADS
+    head = program % kv_heads
+    program = program // kv_heads
     split = program % SPLITS
     program = program // SPLITS
     tile = program % tiles
     sequence = program // tiles
-    unit = (sequence * tiles + tile) * KV_HEADS + head
+    unit = (sequence * tiles + tile) * kv_heads + head
     if ONLY_FLAGGED:
         if tl.load(flags + sequence) == 0:
             return
 
-    GROUP: tl.constexpr = NUM_HEADS // KV_HEADS
     token_of_program = sequence
     if FUSED and LENGTHS == "paged" and not UNIFORM:
         sequence = sequence_of_token(sequence, starts, batch, BATCH_BLOCK)
@@ -189,8 +196,8 @@ def attend_kernel(
     end = keys
     if CAUSAL:
         end = tl.minimum(end, past + last_token + 1)
-    if WINDOW > 0:
-        begin = tl.maximum(past + first_token + 1 - WINDOW, 0)
+    if WINDOWED:
+        begin = tl.maximum(past + first_token + 1 - window, 0)
     first_block = begin // BLOCK_N
     blocks = tl.maximum(tl.cdiv(end, BLOCK_N) - first_block, 0)
     blocks_each = tl.maximum(tl.cdiv(blocks, SPLITS), 1)
@@ -234,8 +241,12 @@ def attend_kernel(
         if (keys > low) & (keys <= high):
             one = tl.arange(0, 1)
             own = keys - 1
-            k_own, k_there = cache_rows(table, sequence, own, own >= 0, columns, num_blocks, k_block, k_row, BLOCK_SIZE)
-            v_own, _ = cache_rows(table, sequence, own, own >= 0, columns, num_blocks, v_block, v_row, BLOCK_SIZE)
+            k_own, k_there = cache_rows(
+                table, sequence, own, own >= 0, columns, num_blocks, k_block, k_row, block_shift, PAGED
+            )
+            v_own, _ = cache_rows(
+                table, sequence, own, own >= 0, columns, num_blocks, v_block, v_row, block_shift, PAGED
+            )
             offset = start.to(tl.int64) if LENGTHS == "paged" else owner.to(tl.int64)
             offset = offset * kv_row + (head + one) * HEAD
             append_side(key + offset, head + one, (one == 0) & k_there, key_cache, k_own, k_head, k_weight, k_epsilon,
@@ -253,8 +264,10 @@ def attend_kernel(
     for first in range(low, high, BLOCK_N):
         positions = first + tl.arange(0, BLOCK_N)
         wanted = (positions >= begin) & (positions < high)
-        k_rows, seen = cache_rows(table, owner, positions, wanted, columns, num_blocks, k_block, k_row, BLOCK_SIZE)
-        v_rows, _ = cache_rows(table, owner, positions, wanted, columns, num_blocks, v_block, v_row, BLOCK_SIZE)
+        k_rows, seen = cache_rows(
+            table, owner, positions, wanted, columns, num_blocks, k_block, k_row, block_shift, PAGED
+        )
+        v_rows, _ = cache_rows(table, owner, positions, wanted, columns, num_blocks, v_block, v_row, block_shift, PAGED)
         k_rows += head * k_head
         v_rows += head * v_head
         k0 = load_part(key_cache, k_rows, k_index, seen, HEAD, 0, K_PAIRED, K0, DTYPE)
@@ -273,8 +286,8 @@ def attend_kernel(
         visible = seen[None, :] & inside[:, None]
         if CAUSAL and not FUSED:
             visible = visible & (positions[None, :] <= position[:, None])
-        if WINDOW > 0 and not FUSED:
-            visible = visible & (positions[None, :] > position[:, None] - WINDOW)
+        if WINDOWED and not FUSED:
+            visible = visible & (positions[None, :] > position[:, None] - window)
         logits = tl.where(visible, logits, float("-inf"))
         highest = tl.maximum(top, tl.max(logits, 1))
         safe = tl.where(highest == float("-inf"), 0.0, highest)
@@ -291,11 +304,10 @@ def attend_kernel(
 
     if SPLITS == 1 or active == 1:
         finish(output, log_sum_exp, acc0, acc1, top, total, token, query_head, inside, sinks, v_scale, head, owner,
-               start, valid, o_batch, o_row, o_head, NUM_HEADS, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, V_SCALED,
+               start, valid, o_batch, o_row, o_head, kv_heads * GROUP, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, V_SCALED,
                SINK, HAS_LOG_SUM_EXP)  # fmt: skip
     else:
         place = tl.arange(0, BLOCK_M)
-        kept = inside & (place < ROWS)
         part = partials + unit.to(tl.int64) * (SPLITS * V_PARTS * ROWS * V0)
         statistic = statistics + unit.to(tl.int64) * (SPLITS * 2 * ROWS)
         tl.store(statistic + split * (2 * ROWS) + place, top, mask=place < ROWS)
@@ -308,15 +320,14 @@ def attend_kernel(
         arrived = tl.atomic_add(counters + unit, 1, sem="acq_rel")
         if arrived == active - 1:
             tl.store(counters + unit, 0)
-            CHUNK: tl.constexpr = (
-                SPLITS if SPLITS * ROWS * V0 <= 4096 else (4096 // (ROWS * V0) if ROWS * V0 <= 4096 else 1)
-            )
-            merged0, top, total = merge(part, statistic, active, SPLITS, ROWS, V0, V_PARTS, 0, CHUNK)
+            CHUNK: tl.constexpr = MERGED_AT_ONCE // (ROWS * V0) if ROWS * V0 < MERGED_AT_ONCE else 1
+            STEP: tl.constexpr = CHUNK if CHUNK < SPLITS else SPLITS
+            merged0, all_top, all_total = merge(part, statistic, active, SPLITS, ROWS, V0, V_PARTS, 0, STEP)
             merged1 = merged0
             if V_PARTS == 2:
-                merged1, _, _ = merge(part, statistic, active, SPLITS, ROWS, V0, V_PARTS, 1, CHUNK)
-            row = tile * BLOCK_M + tl.arange(0, ROWS)
-            token = row // GROUP
-            finish(output, log_sum_exp, merged0, merged1, top, total, token, head * GROUP + row % GROUP,
-                   token < new, sinks, v_scale, head, owner, start, valid, o_batch, o_row, o_head,
-                   NUM_HEADS, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, V_SCALED, SINK, HAS_LOG_SUM_EXP)  # fmt: skip
+                merged1, all_top, all_total = merge(part, statistic, active, SPLITS, ROWS, V0, V_PARTS, 1, STEP)
+            kept = tile * BLOCK_M + tl.arange(0, ROWS)
+            kept_token = kept // GROUP
+            finish(output, log_sum_exp, merged0, merged1, all_top, all_total, kept_token, head * GROUP + kept % GROUP,
+                   kept_token < new, sinks, v_scale, head, owner, start, valid, o_batch, o_row, o_head,
+                   kv_heads * GROUP, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, V_SCALED, SINK, HAS_LOG_SUM_EXP)  # fmt: skip

@@ -8,11 +8,11 @@ import triton.language as tl
 from pageloom.backends.cuda.kernels.rows import sequence_lengths
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_tokens", "limit", "columns", "num_blocks", "bound", "block_shift"])
 def gather_kernel(
     key_cache, value_cache, dense_key, dense_value, dense_lengths, flags, starts, lengths, table,
-    num_tokens, limit, columns, num_blocks, bound, k_block, k_row, v_block, v_row,
-    WIDTH: tl.constexpr, WIDTH_BLOCK: tl.constexpr, BLOCK_SIZE: tl.constexpr, BLOCK_N: tl.constexpr,
+    num_tokens, limit, columns, num_blocks, bound, k_block, k_row, v_block, v_row, block_shift,
+    WIDTH: tl.constexpr, WIDTH_BLOCK: tl.constexpr, BLOCK_N: tl.constexpr,
     COLUMNS_BLOCK: tl.constexpr, GATHERS: tl.constexpr,
 ):  # fmt: skip
     """Copy BLOCK_N rows of one sequence to `dense_key` and `dense_value` [B, bound, WIDTH].
@@ -25,7 +25,7 @@ def gather_kernel(
     start, new, past, keys = sequence_lengths(sequence, starts, lengths, lengths, num_tokens, 0, limit, 0, "paged")
     row = table + sequence.to(tl.int64) * columns
     if chunk == 0:
-        used = tl.cdiv(keys, BLOCK_SIZE)
+        used = (keys + (1 << block_shift) - 1) >> block_shift
         holes = 0
         for first in range(0, used, COLUMNS_BLOCK):
             column = first + tl.arange(0, COLUMNS_BLOCK)
@@ -37,13 +37,13 @@ def gather_kernel(
     if GATHERS:
         positions = chunk * BLOCK_N + tl.arange(0, BLOCK_N)
         inside = (positions < keys) & (positions < bound)
-        block = tl.load(row + positions // BLOCK_SIZE, mask=inside, other=-1)
+        block = tl.load(row + (positions >> block_shift), mask=inside, other=-1)
         mapped = inside & (block >= 0) & (block < num_blocks)
         channels = tl.arange(0, WIDTH_BLOCK)
         mask = mapped[:, None] & (channels < WIDTH)[None, :]
         stored = (positions < bound)[:, None] & (channels < WIDTH)[None, :]
         target = (sequence.to(tl.int64) * bound + positions)[:, None] * WIDTH + channels[None, :]
-        place = (positions % BLOCK_SIZE).to(tl.int64)
+        place = (positions & ((1 << block_shift) - 1)).to(tl.int64)
         source = block.to(tl.int64) * k_block + place * k_row
         tl.store(dense_key + target, tl.load(key_cache + source[:, None] + channels[None, :], mask=mask, other=0.0),
                  mask=stored)  # fmt: skip

@@ -82,20 +82,21 @@ def cache_rows(
     num_blocks,
     block_stride,
     row_stride,
-    BLOCK_SIZE: tl.constexpr,
+    block_shift,
+    PAGED: tl.constexpr,
 ):
     """(offset of each position's row in a cache, int64; whether it is there).
 
-    With BLOCK_SIZE 0 a sequence's rows lie in one block, its own. Otherwise an entry of the block table outside
-    [0, num_blocks) maps no page.
+    Pages hold 2 ** `block_shift` positions, and an entry of the block table outside [0, num_blocks) maps no page. If not
+    PAGED, a sequence's rows lie in one block, its own.
     """
-    if BLOCK_SIZE == 0:
+    if not PAGED:
         offsets = sequence.to(tl.int64) * block_stride + positions.to(tl.int64) * row_stride
         return offsets, wanted
     row = table + sequence.to(tl.int64) * columns
-    block = tl.load(row + positions // BLOCK_SIZE, mask=wanted, other=-1)
+    block = tl.load(row + (positions >> block_shift), mask=wanted, other=-1)
     wanted = wanted & (block >= 0) & (block < num_blocks)
-    offsets = block.to(tl.int64) * block_stride + (positions % BLOCK_SIZE).to(tl.int64) * row_stride
+    offsets = block.to(tl.int64) * block_stride + (positions & ((1 << block_shift) - 1)).to(tl.int64) * row_stride
     return offsets, wanted
 
 
