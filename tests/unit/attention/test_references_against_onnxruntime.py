@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from onnxruntime_oracle import run_case, run_node, run_paged_case
 
 from pageloom.attention.cases.case import Case, compare
 from pageloom.attention.cases.compare import compare_outputs
@@ -15,27 +14,7 @@ from pageloom.attention.cases.matrix import all_cases
 from pageloom.attention.group_query.reference import group_query_attention
 from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
 from pageloom.attention.numerics.dtypes import as_tensors
-
-# What ONNX Runtime 1.32's CPU provider refuses: its message has this in it.
-REFUSALS = {
-    "group_query/bias/spare_columns": "must be equal to total_sequence_length",
-    "onnx/negative_scale": "scale must be greater than 0",
-}
-REFUSED_NEEDS = {
-    "bfloat16": "NOT_IMPLEMENTED|can't be converted",
-    "qk_norm": "not supported",
-    "mixed_cache": "INVALID_GRAPH|Type Error",
-}
-
-
-def refusal(case: Case) -> str | None:
-    """A part of the message with which ONNX Runtime refuses `case`, or None where it runs it."""
-    if "short" in case.name:
-        return "inconsistent total_sequence_length"
-    for need, message in REFUSED_NEEDS.items():
-        if need in case.needs:
-            return message
-    return REFUSALS.get(case.name)
+from tests.onnxruntime_oracle import refusal, run_case, run_node, run_paged_case
 
 
 def runnable() -> Iterator[Case]:
