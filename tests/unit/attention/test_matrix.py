@@ -14,8 +14,8 @@ from pageloom.attention.numerics.dtypes import as_array
 
 ALL = list(all_cases())
 QUICK = list(all_cases(quick=True))
-COUNTS = {"paged_attention": 601, "group_query_attention": 247, "onnx_attention": 99, "tensor_scatter": 10}
-QUICK_COUNTS = {"paged_attention": 179, "group_query_attention": 60, "onnx_attention": 40, "tensor_scatter": 6}
+COUNTS = {"paged_attention": 601, "group_query_attention": 309, "onnx_attention": 215, "tensor_scatter": 10}
+QUICK_COUNTS = {"paged_attention": 179, "group_query_attention": 86, "onnx_attention": 86, "tensor_scatter": 6}
 
 
 def test_the_matrix_is_as_large_as_it_says() -> None:
@@ -68,4 +68,6 @@ def test_budgets_are_small_beside_the_outputs() -> None:
         if largest > 0:
             shares.append((budget[np.isfinite(budget)].max(initial=0.0) / largest, case.name))
     assert sorted(shares)[len(shares) // 2][0] < 0.002
-    assert [name for share, name in shares if share > 0.15 and "very_negative" not in name] == []
+    # bfloat16 rounds Q and K eight times as coarsely as float16.
+    limits = [(name, share, 0.6 if "bfloat16" in name else 0.15) for share, name in shares]
+    assert [name for name, share, limit in limits if share > limit and "very_negative" not in name] == []
