@@ -183,7 +183,9 @@ class WebGpuPagedAttention:
     ) -> Explanation[Tier]:
         form = attention_form(self._device.info, self.spec, shape, log_sum_exp=log_sum_exp)
         why_not: dict[Tier, str | None] = {
-            "direct-gpu": why_not_gpu(self._device.info, form, attention_bucket(shape, bounds)),
+            "direct-gpu": f"v_head_size is {shape.v_head_size}; its programs take multiples of 8"
+            if shape.v_head_size % 8
+            else why_not_gpu(self._device.info, form, attention_bucket(shape, bounds)),
             "direct-software": why_not_bind(self._device, {"query in f32": query_bytes(self.spec, shape)}),
             "gather-then-flash": why_not_bind(self._device, dense_bytes(self.spec, shape, bounds)),
         }
