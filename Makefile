@@ -3,7 +3,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTHON := .venv/bin/python
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 
-.PHONY: demo test test-all test-unit test-cpu test-native test-worker test-e2e test-gpu load-test check-tiers lint format bench picture setup clean help
+.PHONY: demo test test-all test-unit test-cpu sanitize-cpu test-native test-worker test-e2e test-gpu load-test check-tiers lint format bench picture setup clean help
 
 demo: ## The page with the built-in model, in a browser (ARGS="--port 8000 --no-open")
 	@scripts/setup.sh demo
@@ -21,6 +21,9 @@ test-unit: setup ## Tests that need no device (ARGS goes to pytest)
 
 test-cpu: setup ## Tests of the compiled CPU kernels, on every instruction set that this machine has
 	$(PYTHON) -m pytest tests/cpu $(ARGS)
+
+sanitize-cpu: setup ## The matrix on CPU kernels built with the address and undefined-behaviour sanitizers
+	scripts/sanitize_cpu.sh $(ARGS)
 
 test-native: setup ## Tests on native WebGPU, with every software driver that is there
 	$(PYTHON) -m pytest tests/native $(ARGS)
