@@ -87,7 +87,7 @@ def _attend_row(call: Call, row: Row, head: int, kv_head: int, capacity: int, re
     result.softcapped[row.token, head] = logits
     if call.bias is not None:
         bias = np.full(capacity, -np.inf)
-        given = np.broadcast_to(call.bias, _bias_shape(call, row, head))[row.sequence, head, row.row]
+        given = np.broadcast_to(call.bias, _bias_shape(call, row, head))[row.sequence, head, row.row][:capacity]
         bias[: len(given)] = np.where(given, 0.0, -np.inf) if given.dtype == np.bool_ else given
         visible &= bias > -np.inf
         logits = np.where(visible, logits, 0.0) + np.where(visible, bias, 0.0)
@@ -114,7 +114,7 @@ def _bias_shape(call: Call, row: Row, head: int) -> tuple[int, ...]:
 
 
 def encode(values: Array, scale: Array, bits: int, rule: str = "reciprocal") -> Array:
-    """Codes of float32 `values` [..., D]; `scale` broadcasts to them. int4: two a byte, the even channel low, plus 8."""
+    """Codes of float32 `values` [..., D]; `scale` broadcasts. int4: two a byte, the even channel low, plus 8."""
     unit = np.where(scale == 0, np.float32(1), scale).astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         x = values.astype(np.float32)

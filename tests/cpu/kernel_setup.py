@@ -40,7 +40,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """`arguments` of `Attention` by name, `sequences` of `Sequences`; `output`, `log_sum_exp` are written by the call."""
+    """`arguments` of `Attention`, `sequences` of `Sequences`; `output` and `log_sum_exp` are written by the call."""
 
     sequences: dict[str, Any]
     arguments: dict[str, Any]

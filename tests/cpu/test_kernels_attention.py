@@ -58,7 +58,8 @@ SETUPS = {
         layout="paged", counts=(17, 0, 1), totals=(50, 16, 97), flat=True, key="f32", value="f32", block_size=32
     ),
     "paged-unmapped": Setup(
-        layout="paged", counts=(3, 40), totals=(70, 90), flat=True, key="f32", value="f32", unmapped=((0, 1), (1, 0), (1, 3))
+        layout="paged", counts=(3, 40), totals=(70, 90), flat=True, key="f32", value="f32",
+        unmapped=((0, 1), (1, 0), (1, 3)),
     ),
     "paged-unmapped-int4": Setup(
         layout="paged", counts=(1,), totals=(70,), flat=True, key="int4", value="int4", unmapped=((0, 0), (0, 2))

@@ -71,8 +71,10 @@ class Sequences:
       [B];
     - first: `first_position`, or where that is None `total - count`, at least 0 where `clamp_first`.
 
-    Counts and totals are clamped to the arrays. Raises ValueError where none or several of the totals are given.
-    """
+    Totals are clamped to the arrays. A sequence takes no part (stores nothing, its output rows are 0) where its offsets
+    Totals are clamped to the arrays. A sequence takes no part (stores nothing, its output rows are 0) where its offsets
+    fall or leave the query, where its past is negative, and where past + count exceeds `position_limit`. Raises
+    ValueError where none or several of the totals are given.
 
     def __init__(
         self,
@@ -87,6 +89,7 @@ class Sequences:
         total: int | None = None,
         first_position: int | None = None,
         clamp_first: bool = False,
+        position_limit: int | None = None,
     ) -> None: ...
     def resolve(self) -> list[tuple[int, int, int, int]]:
         """(flat index of the first row, count, first, total) of each sequence, before clamping to a cache."""
@@ -96,28 +99,28 @@ class Attention:
 
     N query heads in groups of N / heads_kv; D and Dv channels.
 
-    - `query`: float32 or float16 `[B, rows, N, D]`, or `[tokens, N, D]` with query_offsets; `output` likewise with
-      Dv;
+    - `query`: float32 or float16 `[B, rows, N, D]`, or `[tokens, N, D]` with query_offsets; `output` likewise with Dv;
     - `key_cache`, `value_cache`: `[B, heads_kv, capacity, width]`, or with `block_table` `[blocks, block_size,
       heads_kv, width]`; float32, float16, int8 (width D) or uint8 (two int4 codes a byte, the even channel in the low
-      bits, code + 8; width ceil(D / 2)). K and V may differ in type. Without `value_cache`, V is the first Dv
-      channels of K (a latent cache);
+      bits, code + 8; width ceil(D / 2)). K and V may differ in type. Without `value_cache`, V is the first Dv channels
+      of K (a latent cache);
     - `k_scale`, `v_scale`: float32, of size 1 or heads_kv * D (Dv), for int8 and int4;
-    - `block_table`: int32 `[B, columns]`; column c holds positions [c * block_size, (c + 1) * block_size); ids
-      outside [0, blocks) hide theirs;
+    - `block_table`: int32 `[B, columns]`; column c holds positions [c * block_size, (c + 1) * block_size); ids outside
+      [0, blocks) hide theirs;
     - `scale`; `softcap` (0 is off); `causal`; `window`: W >= 1 shows the last W positions, 0 is off;
-    - `sinks`: float32[N], logits that join the softmax without a value;
-    - `bias`: float32, float16 (added after softcap) or bool (False hides), `[B or 1, N or 1, rows or 1, columns]`;
-      -inf hides; keys from `columns` on are hidden. Not with query_offsets;
+    - `sinks`: float32 or float16 [N], logits that join the softmax without a value;
+    - `bias`: float32, float16 (added after softcap) or bool (False hides), `[B or 1, N or 1, rows or 1, columns]`; -inf
+      hides; keys from `columns` on are hidden. Not with query_offsets;
     - `log_sum_exp`: float32 `[B, rows, N]` or `[tokens, N]`, -inf for a row that sees nothing, whose output is 0;
     - `qk_output`: float32 or float16 `[B, N, rows, columns]`, filled as `qk_stage` says: scaled products, after
       softcap, after bias and mask (hidden is `qk_hidden`), or the probabilities; the naive path alone does it;
-    - `path`, `level`: forced; None picks. flash_decoding splits the keys between threads. Raises ValueError for a
-      level that cannot run here, or another path than naive with `qk_output`;
+    - `path`, `level`: forced; None picks. flash_decoding splits the keys between threads. Raises ValueError for a level
+      that cannot run here, or another path than naive with `qk_output`;
     - `approximation`: "bf16" multiplies in one bfloat16 product on AMX, "int8_query" rounds Q to 8 bits on VNNI; both
       only where `level` has them, else ValueError.
 
-    Products and sums are float32. Raises ValueError naming the argument for shapes and types that do not fit.
+    `threads` is the most of the pool that the call may use. Products and sums are float32. Raises ValueError naming the
+    argument for shapes and types that do not fit.
     """
 
     def __init__(
@@ -144,6 +147,7 @@ class Attention:
         path: Path | None = None,
         level: Level | None = None,
         approximation: Approximation | None = None,
+        threads: int | None = None,
     ) -> None: ...
     def __call__(self) -> None: ...
     def plan(self) -> Plan:
@@ -155,14 +159,15 @@ class Append:
 
     - `query`, `key`, `value`: float32 or float16 `[B, rows, heads, width]` or `[tokens, heads, width]`, parts of a
       packed tensor as strided views; `query_output` is float32 or float16 and may be `query` itself;
-    - caches, scales and `block_table` as in `Attention`. Row i of a sequence goes to position first + i, if that is below
-      the total and mapped; with `slot_mapping` int32 or int64 [tokens] to flat slot block * block_size + row, -1 for none;
-    - `cos`, `sin`: float32 or float16 `[positions, half]`; pairs are (2i, 2i + 1) if `interleaved`, else (i, i +
-      half), counted from `rotary_offset`. Row i turns by `position_ids[b, i]` (int64 or int32 `[B, rows]`), or counts
-      up from the one element of `position_ids`, or from first; clamped to the rows of `cos`;
+    - caches, scales and `block_table` as in `Attention`. Row i of a sequence goes to position first + i, if that is
+      below the total and mapped; with `slot_mapping` int32 or int64 [tokens] to flat slot block * block_size + row, -1
+      for none;
+    - `cos`, `sin`: float32 or float16 `[positions, half]`; pairs are (2i, 2i + 1) if `interleaved`, else (i, i + half),
+      counted from `rotary_offset`. Row i turns by `position_ids[b, i]` (int64 or int32 `[B, rows]`), or counts up from
+      the one element of `position_ids`, or from first; clamped to the rows of `cos`;
     - `q_norm_weight`, `k_norm_weight`: float32 or float16 [D], x / sqrt(mean(x^2) + epsilon) * weight;
-    - `rule`: codes are round-half-even of x * (1 / scale) or of x / scale in float32, clamped; scale 0 counts as 1;
-      NaN gives the largest code.
+    - `rule`: codes are round-half-even of x * (1 / scale) or of x / scale in float32, clamped; scale 0 counts as 1; NaN
+      gives the largest code.
     """
 
     def __init__(
@@ -190,6 +195,7 @@ class Append:
         k_norm_epsilon: float = 1e-6,
         rule: QuantizeRule = "reciprocal",
         level: Level | None = None,
+        threads: int | None = None,
     ) -> None: ...
     def __call__(self) -> None: ...
 
@@ -202,5 +208,6 @@ def quantize(
 def tensor_scatter(
     present: Array, update: Array, write_indices: npt.NDArray[np.int64] | None = None, *, circular: bool = False
 ) -> None:
-    """Write `update` `[B, outer, rows, inner]` into `present` `[B, outer, capacity, inner]` at rows write_indices[b] + i,
-    modulo the capacity if `circular`; same type, inner contiguous. Raises IndexError for rows outside, writing none."""
+    """Write `update` `[B, outer, rows, inner]` into `present` `[B, outer, capacity, inner]` at rows
+    write_indices[b] + i, modulo the capacity if `circular`; same type, inner contiguous. Raises IndexError for rows
+    outside, writing none."""

@@ -27,6 +27,12 @@ inline void require(bool condition, const std::string& message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
+// The most threads that a call may use; 0 is all of the pool. Raises ValueError.
+inline int threads_of(std::optional<int> threads) {
+  require(!threads || *threads > 0, "threads is " + std::to_string(threads.value_or(0)) + "; at least 1 is expected");
+  return threads.value_or(0);
+}
+
 // An array's data with strides in bytes.
 struct View {
   std::string name;

@@ -28,6 +28,16 @@ struct BoundSequences {
   Held held;
 };
 
+struct BoundAttention {
+  AttentionCall call;
+  Held held;
+};
+
+struct BoundAppend {
+  AppendCall call;
+  Held held;
+};
+
 void bind_sequences(nb::module_& module);
 void bind_attention(nb::module_& module);
 void bind_append(nb::module_& module);

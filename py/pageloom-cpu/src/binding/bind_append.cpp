@@ -8,11 +8,6 @@ namespace pageloom {
 
 namespace {
 
-struct BoundAppend {
-  AppendCall call;
-  Held held;
-};
-
 bool divides(const std::string& rule) {
   require(rule == "divide" || rule == "reciprocal", "rule is '" + rule + "'; reciprocal and divide are allowed");
   return rule == "divide";
@@ -71,7 +66,8 @@ void init(BoundAppend* self, const BoundSequences& sequences, const OptionalInpu
           const OptionalInput& v_scale, const OptionalInput& block_table, const OptionalInput& slot_mapping,
           const OptionalInput& cos, const OptionalInput& sin, const OptionalInput& position_ids, bool interleaved,
           int rotary_offset, const OptionalInput& q_norm_weight, const OptionalInput& k_norm_weight, float q_norm_epsilon,
-          float k_norm_epsilon, const std::string& rule, const std::optional<std::string>& level) {
+          float k_norm_epsilon, const std::string& rule, const std::optional<std::string>& level,
+          std::optional<int> threads) {
   BoundAppend bound;
   AppendProblem& problem = bound.call.problem;
   Held& held = bound.held;
@@ -127,6 +123,7 @@ void init(BoundAppend* self, const BoundSequences& sequences, const OptionalInpu
   problem.k_norm_epsilon = k_norm_epsilon;
   problem.divide = divides(rule);
   bound.call.level = &find_level(level.value_or(""));
+  bound.call.threads = threads_of(threads);
   new (self) BoundAppend(std::move(bound));
 }
 
@@ -149,7 +146,7 @@ void bind_append(nb::module_& module) {
            nb::arg("position_ids").noconvert() = nb::none(), nb::arg("interleaved") = false, nb::arg("rotary_offset") = 0,
            nb::arg("q_norm_weight").noconvert() = nb::none(), nb::arg("k_norm_weight").noconvert() = nb::none(),
            nb::arg("q_norm_epsilon") = 1e-6f, nb::arg("k_norm_epsilon") = 1e-6f, nb::arg("rule") = "reciprocal",
-           nb::arg("level") = nb::none())
+           nb::arg("level") = nb::none(), nb::arg("threads") = nb::none())
       .def("__call__", &run);
 }
 

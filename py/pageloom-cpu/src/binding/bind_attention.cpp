@@ -9,11 +9,6 @@ namespace pageloom {
 
 namespace {
 
-struct BoundAttention {
-  AttentionCall call;
-  Held held;
-};
-
 Path path_of(const std::string& name) {
   if (name.empty()) return Path::choose;
   if (name == "naive") return Path::naive;
@@ -82,12 +77,18 @@ void set_qk_output(const View& view, const SequenceSource& source, AttentionProb
   problem.qk.columns = view.shape[3];
 }
 
+void set_approximation(const std::string& name, AttentionCall& call) {
+  require(name == "int8_query" || name == "bf16", "approximation is '" + name + "'; int8_query and bf16 are allowed");
+  throw std::invalid_argument("approximation '" + name + "' is not to be had on level " + call.level->name);
+}
+
 void init(BoundAttention* self, const BoundSequences& sequences, const Input& query, const Output& output,
           const Input& key_cache, const OptionalInput& value_cache, const OptionalInput& k_scale,
           const OptionalInput& v_scale, const OptionalInput& block_table, float scale, float softcap, bool causal,
           int64_t window, const OptionalInput& sinks, const OptionalInput& bias, const OptionalOutput& log_sum_exp,
           const OptionalOutput& qk_output, const std::string& qk_stage, float qk_hidden,
-          const std::optional<std::string>& path, const std::optional<std::string>& level) {
+          const std::optional<std::string>& path, const std::optional<std::string>& level,
+          const std::optional<std::string>& approximation, std::optional<int> threads) {
   BoundAttention bound;
   AttentionProblem& problem = bound.call.problem;
   const SequenceSource& source = sequences.source;
@@ -129,9 +130,9 @@ void init(BoundAttention* self, const BoundSequences& sequences, const Input& qu
   problem.window = window;
   if (const auto view = bound.held.keep("sinks", sinks)) {
     require_shape(*view, {problem.heads}, "one for each head");
-    require(view->is(nb::dlpack::dtype_code::Float, 32) && (problem.heads < 2 || view->strides[0] == 4),
-            "sinks must be contiguous float32");
-    problem.sinks = reinterpret_cast<const float*>(view->data);
+    require_contiguous_channels(*view);
+    problem.sink_element = float_element(*view);
+    problem.sinks = view->data;
   }
   if (const auto view = bound.held.keep("bias", bias)) set_bias(*view, source, problem);
   if (const auto view = bound.held.keep("log_sum_exp", log_sum_exp)) set_log_sum_exp(*view, source, problem);
@@ -145,6 +146,8 @@ void init(BoundAttention* self, const BoundSequences& sequences, const Input& qu
     bound.call.path = Path::naive;
   }
   bound.call.level = &find_level(level.value_or(""));
+  bound.call.threads = threads_of(threads);
+  if (approximation) set_approximation(*approximation, bound.call);
   new (self) BoundAttention(std::move(bound));
 }
 
@@ -182,7 +185,7 @@ void bind_attention(nb::module_& module) {
            nb::arg("sinks").noconvert() = nb::none(), nb::arg("bias").noconvert() = nb::none(),
            nb::arg("log_sum_exp").noconvert() = nb::none(), nb::arg("qk_output").noconvert() = nb::none(),
            nb::arg("qk_stage") = "probabilities", nb::arg("qk_hidden") = 0.0f, nb::arg("path") = nb::none(),
-           nb::arg("level") = nb::none())
+           nb::arg("level") = nb::none(), nb::arg("approximation") = nb::none(), nb::arg("threads") = nb::none())
       .def("__call__", &run)
       .def("plan", &plan);
 }

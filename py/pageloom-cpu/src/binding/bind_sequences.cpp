@@ -12,7 +12,8 @@ namespace {
 
 void init(BoundSequences* self, int64_t batch_size, int64_t rows, const OptionalInput& query_offsets,
           const OptionalInput& query_lengths, const OptionalInput& past_lengths, const OptionalInput& total_lengths,
-          int64_t total_offset, std::optional<int64_t> total, std::optional<int64_t> first_position, bool clamp_first) {
+          int64_t total_offset, std::optional<int64_t> total, std::optional<int64_t> first_position, bool clamp_first,
+          std::optional<int64_t> position_limit) {
   require(batch_size >= 0 && rows >= 0, "batch_size and rows must be at least 0");
   require(!(query_offsets && query_lengths), "query_lengths is given with query_offsets; give one of them");
   require(past_lengths.has_value() + total_lengths.has_value() + total.has_value() == 1,
@@ -36,6 +37,7 @@ void init(BoundSequences* self, int64_t batch_size, int64_t rows, const Optional
   source.has_first = first_position.has_value();
   source.first_position = first_position.value_or(0);
   source.clamp_first = clamp_first;
+  source.position_limit = position_limit.value_or(std::numeric_limits<int64_t>::max());
 }
 
 std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t>> resolve(const BoundSequences& self) {
@@ -55,7 +57,7 @@ void bind_sequences(nb::module_& module) {
            nb::arg("query_offsets").noconvert() = nb::none(), nb::arg("query_lengths").noconvert() = nb::none(),
            nb::arg("past_lengths").noconvert() = nb::none(), nb::arg("total_lengths").noconvert() = nb::none(),
            nb::arg("total_offset") = 0, nb::arg("total") = nb::none(), nb::arg("first_position") = nb::none(),
-           nb::arg("clamp_first") = false)
+           nb::arg("clamp_first") = false, nb::arg("position_limit") = nb::none())
       .def("resolve", &resolve);
 }
 

@@ -89,13 +89,12 @@ void tensor_scatter(const Output& present, const Input& update, const OptionalIn
   if (write_indices) starts = indices_of(view_of("write_indices", *write_indices), batch);
   for (int64_t b = 0; b < batch; b++) {
     const int64_t start = starts.data ? starts[b] : 0;
-    const int64_t last = circular ? start : start + rows;
-    if (start < 0 || last > capacity || (circular && (start >= capacity || rows > capacity))) {
+    if (start < 0 || rows > capacity || (!circular && start + rows > capacity)) {
       throw std::out_of_range("write_indices of sequence " + std::to_string(b) + " is " + std::to_string(start) + " for " +
                               std::to_string(rows) + " rows; the cache has " + std::to_string(capacity));
     }
   }
-  const size_t bytes = static_cast<size_t>(to.shape[3]) * (to.dtype.bits + 7u) / 8u;
+  const size_t bytes = static_cast<size_t>(to.shape[3]) * ((to.dtype.bits + 7u) / 8u);
   nb::gil_scoped_release release;
   for (int64_t b = 0; b < batch; b++) {
     const int64_t start = starts.data ? starts[b] : 0;

@@ -18,9 +18,14 @@ void resolve_all(const SequenceSource& source, int64_t capacity, std::vector<Seq
   for (int64_t b = 0; b < source.batch_size; b++) sequences.push_back(source.resolve(b, capacity));
 }
 
+int threads_of(int most) {
+  const int threads = ThreadPool::instance().size();
+  return most > 0 ? std::min(most, threads) : threads;
+}
+
 PlanOptions options_of(const AttentionCall& call) {
   static const CacheSizes caches = cache_sizes();
-  return {call.path, ThreadPool::instance().size(), caches};
+  return {call.path, threads_of(call.threads), caches};
 }
 
 char* row_at(const Rows& rows, const Sequence& s, int64_t row, int64_t head) {
@@ -28,22 +33,34 @@ char* row_at(const Rows& rows, const Sequence& s, int64_t row, int64_t head) {
   return rows.data + first + row * rows.row_stride + head * rows.head_stride;
 }
 
-// Rows of a padded batch that do not count are 0, and see nothing.
-void clear_idle_rows(const AttentionProblem& problem, const SequenceSource& source, const std::vector<Sequence>& sequences) {
-  if (!source.query_lengths.data) return;
+// Rows [begin, end) after the first of `s` are 0 and see nothing.
+void clear_rows(const AttentionProblem& problem, const Sequence& s, int64_t begin, int64_t end) {
   const size_t bytes = static_cast<size_t>(problem.v_head_size) * (problem.output.element == Element::f32 ? 4 : 2);
   const LogSumExp& lse = problem.log_sum_exp;
-  for (const Sequence& s : sequences) {
-    for (int64_t row = s.count; row < source.rows; row++) {
-      for (int head = 0; head < problem.heads; head++) {
-        std::memset(row_at(problem.output, s, row, head), 0, bytes);
-        if (lse.data) {
-          lse.data[s.index * lse.sequence_stride + row * lse.row_stride + head * lse.head_stride] =
-              -std::numeric_limits<float>::infinity();
-        }
+  const int64_t first = lse.sequence_stride ? s.index * lse.sequence_stride : s.query_row * lse.row_stride;
+  for (int64_t row = begin; row < end; row++) {
+    for (int head = 0; head < problem.heads; head++) {
+      std::memset(row_at(problem.output, s, row, head), 0, bytes);
+      if (lse.data) {
+        lse.data[first + row * lse.row_stride + head * lse.head_stride] = -std::numeric_limits<float>::infinity();
       }
     }
   }
+}
+
+// Rows that belong to no sequence.
+void clear_idle_rows(const AttentionProblem& problem, const SequenceSource& source, const std::vector<Sequence>& sequences) {
+  if (!source.flat()) {
+    for (const Sequence& s : sequences) clear_rows(problem, s, s.count, source.rows);
+    return;
+  }
+  int64_t next = 0;
+  for (const Sequence& s : sequences) {
+    if (s.count == 0) continue;
+    clear_rows(problem, Sequence{}, next, s.query_row);
+    next = std::max(next, s.query_row + s.count);
+  }
+  clear_rows(problem, Sequence{}, next, source.rows);
 }
 
 struct Running {
@@ -79,7 +96,7 @@ void run_merge(void* context, int64_t index) {
 }
 
 void run_all(int threads, size_t count, ThreadPool::Task task, void* context) {
-  if (threads > 1) return ThreadPool::instance().run(static_cast<int64_t>(count), task, context);
+  if (threads > 1) return ThreadPool::instance().run(static_cast<int64_t>(count), threads, task, context);
   for (size_t i = 0; i < count; i++) task(context, static_cast<int64_t>(i));
 }
 
@@ -138,7 +155,7 @@ void AppendCall::run() const {
   constexpr int64_t kTokensPerTask = 16;
   AppendRun running = {*this, sequences, level->kernels->append_scratch(problem), kTokensPerTask};
   const int64_t tasks = (tokens + kTokensPerTask - 1) / kTokensPerTask;
-  run_all(ThreadPool::instance().size(), static_cast<size_t>(tasks), run_append, &running);
+  run_all(threads_of(threads), static_cast<size_t>(tasks), run_append, &running);
 }
 
 }  // namespace pageloom

@@ -13,6 +13,7 @@ struct AttentionCall {
   SequenceSource source;
   const Level* level = nullptr;
   Path path = Path::choose;
+  int threads = 0;  // the most that it may use; 0 is the pool's
 
   void run() const;
   Plan plan() const;
@@ -22,6 +23,7 @@ struct AppendCall {
   AppendProblem problem;
   SequenceSource source;
   const Level* level = nullptr;
+  int threads = 0;
 
   void run() const;
 };

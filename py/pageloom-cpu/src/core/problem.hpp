@@ -70,7 +70,9 @@ struct AttentionProblem {
   float scale = 1, softcap = 0;
   bool causal = true;
   int64_t window = 0;  // 0 is off
-  const float* sinks = nullptr;
+  const char* sinks = nullptr;  // [heads]
+  Element sink_element = Element::f32;
+  bool int8_query = false;  // round Q to 8 bits a row: products of int8 K are whole numbers
   Bias bias;
   LogSumExp log_sum_exp;
   QkOutput qk;
@@ -118,11 +120,6 @@ struct AppendProblem {
   Element norm_element = Element::f32;
   float q_norm_epsilon = 1e-6f, k_norm_epsilon = 1e-6f;
   bool divide = false;
-};
-
-// Working memory of a level for one task, in floats.
-struct ScratchSizes {
-  size_t rows, tile, naive, append;
 };
 
 // The kernels of one instruction-set level.

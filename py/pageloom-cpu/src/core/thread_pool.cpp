@@ -109,14 +109,14 @@ void ThreadPool::work(int) {
     if (stopping_.load()) return;
     // Joining is announced before `open_` is read, and closing before `joined_` is read: one of the two sees the other.
     joined_++;
-    if (open_.load()) drain();
+    if (open_.load() && seats_.fetch_sub(1) > 0) drain();
     joined_--;
   }
 }
 
-void ThreadPool::run(int64_t count, Task task, void* context) {
+void ThreadPool::run(int64_t count, int threads, Task task, void* context) {
   std::unique_lock<std::mutex> owner(owner_, std::defer_lock);
-  if (count < 2 || size() < 2 || !owner.try_lock()) {
+  if (count < 2 || threads < 2 || size() < 2 || !owner.try_lock()) {
     for (int64_t i = 0; i < count; i++) task(context, i);
     return;
   }
@@ -124,6 +124,7 @@ void ThreadPool::run(int64_t count, Task task, void* context) {
   context_ = context;
   count_ = count;
   next_ = 0;
+  seats_ = threads - 1;
   open_ = true;
   generation_++;
   if (sleepers_.load() > 0) {

@@ -22,8 +22,9 @@ class ThreadPool {
   bool pinned() const { return pinned_; }
   void resize(int count, bool pin);
 
-  // Calls task(context, i) for each i in [0, count), in any order, and returns when all are done.
-  void run(int64_t count, Task task, void* context);
+  // Calls task(context, i) for each i in [0, count), in any order, on at most `threads` threads, and returns when all are
+  // done.
+  void run(int64_t count, int threads, Task task, void* context);
 
  private:
   ThreadPool();
@@ -41,7 +42,7 @@ class ThreadPool {
   int64_t count_ = 0;
   std::atomic<int64_t> next_{0};
   std::atomic<bool> open_{false}, stopping_{false};
-  std::atomic<int> joined_{0}, sleepers_{0};
+  std::atomic<int> joined_{0}, sleepers_{0}, seats_{0};
   std::atomic<uint64_t> generation_{0};
   std::mutex sleep_mutex_;
   std::condition_variable wake_;

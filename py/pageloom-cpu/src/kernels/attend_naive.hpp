@@ -13,7 +13,7 @@ static void all_dots(const AttentionProblem& problem, const Sequence& sequence, 
   for (int64_t t = begin; t < end;) {
     const Run run = run_at(problem.key, problem.addressing, sequence.index, kv_head, t, end);
     if (run.data) {
-      dots(query, 0, run.data, problem.key.row_stride, run.count, problem.head_size, scores + (t - begin), 0);
+      dots(query, 0, run.data, problem.key.row_stride, run.count, problem.head_size, scores + (t - begin), 0, {nullptr, 0});
     } else {
       for (int64_t i = 0; i < run.count; i++) scores[t - begin + i] = kNegativeInfinity;
     }
@@ -58,12 +58,12 @@ static void attend_naive(const AttentionProblem& problem, const AttentionTask& t
       if (qk.data && qk.stage == QkStage::masked) capture(qk, sequence, row, head, scores, begin, end, qk.hidden);
       float maximum = kNegativeInfinity, denominator = 0;
       for (int c = 0; c < width; c++) sums[c] = 0;
-      const float sink = problem.sinks ? problem.sinks[head] : kNegativeInfinity;
+      const float sink = sink_of(problem, head);
       if (online_softmax(scores, count, maximum, denominator, sums, width)) {
         for (int64_t t = begin; t < end; t++) {
           if (scores[t - begin] == 0) continue;
           const Run run = run_at(problem.value, problem.addressing, sequence.index, kv_head, t, t + 1);
-          accumulate(scores + (t - begin), 0, run.data, 0, 1, problem.v_head_size, sums, 0);
+          accumulate(scores + (t - begin), 0, run.data, 0, 1, problem.v_head_size, sums, 0, {nullptr, 0});
         }
       }
       if (qk.data && qk.stage == QkStage::probabilities) {

@@ -59,18 +59,33 @@ static bool online_softmax(float* logits, int64_t count, float& maximum, float& 
   return true;
 }
 
-// Keys [begin, end) for the heads [head, head + group) of K/V head `kv_head`.
+// What to ask for of `cache` while keys [begin, end) are worked on: the keys that follow, before `last`. Heads that lie
+// inside a token share its memory out between them, so that it is asked for in one piece.
+static Ahead next_keys(const AttentionProblem& problem, const Cache& cache, const Sequence& sequence, int kv_head,
+                       int64_t begin, int64_t end, int64_t last) {
+  const int64_t count = end - begin, following = smaller(count, last - end);
+  if (following <= 0) return {nullptr, 0};
+  const bool heads_inside = cache.head_stride < cache.row_stride;
+  const int64_t first = heads_inside ? end + following * kv_head / problem.kv_heads : end;
+  const Run run = run_at(cache, problem.addressing, sequence.index, heads_inside ? 0 : kv_head, first, last);
+  if (!run.data) return {nullptr, 0};
+  const int64_t share = heads_inside ? following / problem.kv_heads : following;
+  return {run.data, smaller(share, run.count) * cache.row_stride / count};
+}
+
+// Keys [begin, end) for the heads [head, head + group) of K/V head `kv_head`; `last` ends the keys of the task.
 static void attend_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head, int head,
-                         int group, int64_t begin, int64_t end, const RowsScratch& s) {
+                         int group, int64_t begin, int64_t end, int64_t last, const RowsScratch& s) {
   const int64_t count = end - begin;
   const RowsProduct dots = dot_rows_for(problem.key.element, group);
   bool any_hidden = problem.bias.data != nullptr;
+  const Ahead keys = next_keys(problem, problem.key, sequence, kv_head, begin, end, last);
   for (int64_t t = begin; t < end;) {
     const Run run = run_at(problem.key, problem.addressing, sequence.index, kv_head, t, end);
     float* scores = s.scores + (t - begin);
     if (run.data) {
       dots(s.queries + head * s.query_width, s.query_width, run.data, problem.key.row_stride, run.count, problem.head_size,
-           scores, s.score_stride);
+           scores, s.score_stride, {keys.data + (t - begin) * keys.bytes, keys.bytes});
     } else {
       any_hidden = true;
       for (int g = 0; g < group; g++) {
@@ -90,6 +105,7 @@ static void attend_block(const AttentionProblem& problem, const Sequence& sequen
   }
   if (!any_visible) return;
   const RowsProduct accumulate = accumulate_rows_for(problem.value.element, group);
+  const Ahead values = next_keys(problem, problem.value, sequence, kv_head, begin, end, last);
   for (int64_t t = begin; t < end;) {
     Run run = run_at(problem.value, problem.addressing, sequence.index, kv_head, t, end);
     if (any_hidden && run.data) {
@@ -108,17 +124,18 @@ static void attend_block(const AttentionProblem& problem, const Sequence& sequen
     }
     if (run.data) {
       accumulate(s.scores + (t - begin), s.score_stride, run.data, problem.value.row_stride, run.count,
-                 problem.v_head_size, s.sums + head * s.value_width, s.value_width);
+                 problem.v_head_size, s.sums + head * s.value_width, s.value_width,
+                 {values.data + (t - begin) * values.bytes, values.bytes});
     }
     t += run.count;
   }
 }
 
 static void attend_head_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head,
-                              int64_t begin, int64_t end, const RowsScratch& s) {
+                              int64_t begin, int64_t end, int64_t last, const RowsScratch& s) {
   for (int done = 0; done < problem.group;) {
     const int group = heads_together(problem.group - done);
-    attend_block(problem, sequence, row, kv_head, kv_head * problem.group + done, group, begin, end, s);
+    attend_block(problem, sequence, row, kv_head, kv_head * problem.group + done, group, begin, end, last, s);
     done += group;
   }
 }
@@ -140,13 +157,13 @@ static void attend_rows(const AttentionProblem& problem, const AttentionTask& ta
     if (heads_inside) {
       for (int64_t t = begin; t < end; t += kv_block) {
         for (int head = task.head_begin; head < task.head_end; head++) {
-          attend_head_block(problem, task.sequence, row, head, t, smaller(end, t + kv_block), s);
+          attend_head_block(problem, task.sequence, row, head, t, smaller(end, t + kv_block), end, s);
         }
       }
     } else {
       for (int head = task.head_begin; head < task.head_end; head++) {
         for (int64_t t = begin; t < end; t += kv_block) {
-          attend_head_block(problem, task.sequence, row, head, t, smaller(end, t + kv_block), s);
+          attend_head_block(problem, task.sequence, row, head, t, smaller(end, t + kv_block), end, s);
         }
       }
     }

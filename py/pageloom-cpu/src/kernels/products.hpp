@@ -4,15 +4,26 @@
 
 constexpr int kMaxGroup = kDots / 2;
 
+// Memory that is needed soon: `bytes` of it are asked for with each row that is worked on.
+struct Ahead {
+  const char* data;
+  int64_t bytes;
+};
+
+PAGELOOM_INLINE void prefetch(const char* data, int64_t bytes) {
+  for (int64_t offset = 0; offset < bytes; offset += 64) __builtin_prefetch(data + offset, 0, 3);
+}
+
 // scores[g * score_stride + r] = q[g] . row r, in unit order, for `count` rows `stride` bytes apart.
 template <class Store, int G>
 static void dot_rows(const float* q, int64_t q_stride, const char* data, int64_t stride, int64_t count, int channels,
-                     float* scores, int64_t score_stride) {
+                     float* scores, int64_t score_stride, Ahead ahead) {
   constexpr int kRows = kDots / G;
   const int whole = channels / kUnit, rest = channels % kUnit, unit_bytes = Store::bytes(kUnit);
   for (int64_t first = 0; first < count; first += kRows) {
     const char* row[kRows];
     for (int r = 0; r < kRows; r++) row[r] = data + smaller(first + r, count - 1) * stride;
+    prefetch(ahead.data + first * ahead.bytes, kRows * ahead.bytes);
     Vec sums[kDots];
     for (int i = 0; i < kDots; i++) sums[i] = zero();
     for (int unit = 0; unit < whole; unit++) {
@@ -60,12 +71,13 @@ static void dot_rows(const float* q, int64_t q_stride, const char* data, int64_t
 // `Units` units of the output of G heads, over all rows of a run.
 template <class Store, int G, int Units, bool Whole>
 PAGELOOM_INLINE void accumulate_units(const float* weights, int64_t weight_stride, const char* data, int64_t stride,
-                                      int64_t count, int channels, float* out, int64_t out_stride) {
+                                      int64_t count, int channels, float* out, int64_t out_stride, Ahead ahead) {
   Vec sums[G][2 * Units];
   for (int g = 0; g < G; g++) {
     for (int c = 0; c < 2 * Units; c++) sums[g][c] = load(out + g * out_stride + c * kLanes);
   }
   for (int64_t r = 0; r < count; r++, data += stride) {
+    prefetch(ahead.data + r * ahead.bytes, ahead.bytes);
 #pragma GCC unroll 8
     for (int u = 0; u < Units; u++) {
       Vec a, b;
@@ -90,25 +102,27 @@ PAGELOOM_INLINE void accumulate_units(const float* weights, int64_t weight_strid
 // out[g * out_stride ...] += sum over rows r of weights[g * weight_stride + r] * row r, in unit order.
 template <class Store, int G>
 static void accumulate_rows(const float* weights, int64_t weight_stride, const char* data, int64_t stride, int64_t count,
-                            int channels, float* out, int64_t out_stride) {
+                            int channels, float* out, int64_t out_stride, Ahead ahead) {
   constexpr int kWide = kDots / (2 * G) >= 4 ? 4 : kDots / (2 * G);
   const int whole = channels / kUnit, rest = channels % kUnit;
   int unit = 0;
   for (; unit + kWide <= whole; unit += kWide) {
     accumulate_units<Store, G, kWide, true>(weights, weight_stride, data + unit * Store::bytes(kUnit), stride, count, kUnit,
-                                            out + unit * kUnit, out_stride);
+                                            out + unit * kUnit, out_stride, ahead);
+    ahead.bytes = 0;
   }
   for (; unit < whole; unit++) {
     accumulate_units<Store, G, 1, true>(weights, weight_stride, data + unit * Store::bytes(kUnit), stride, count, kUnit,
-                                        out + unit * kUnit, out_stride);
+                                        out + unit * kUnit, out_stride, ahead);
+    ahead.bytes = 0;
   }
   if (rest) {
     accumulate_units<Store, G, 1, false>(weights, weight_stride, data + whole * Store::bytes(kUnit), stride, count, rest,
-                                         out + whole * kUnit, out_stride);
+                                         out + whole * kUnit, out_stride, ahead);
   }
 }
 
-using RowsProduct = void (*)(const float*, int64_t, const char*, int64_t, int64_t, int, float*, int64_t);
+using RowsProduct = void (*)(const float*, int64_t, const char*, int64_t, int64_t, int, float*, int64_t, Ahead);
 
 template <class Store>
 static RowsProduct dot_rows_for(int group) {

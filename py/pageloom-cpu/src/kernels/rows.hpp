@@ -28,6 +28,12 @@ static void prepare_query(const AttentionProblem& problem, const Sequence& seque
   }
 }
 
+PAGELOOM_INLINE float sink_of(const AttentionProblem& problem, int head) {
+  float sink = kNegativeInfinity;
+  if (problem.sinks) load_floats(problem.sinks + head * (problem.sink_element == Element::f32 ? 4 : 2), problem.sink_element, 1, &sink);
+  return sink;
+}
+
 // Sink, division, V's scale, V's unit order, the output's type; log-sum-exp. `sums` has padded(v_head_size) floats and is
 // overwritten.
 static void finish_row(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int head, float maximum,
@@ -35,7 +41,7 @@ static void finish_row(const AttentionProblem& problem, const Sequence& sequence
   const int channels = problem.v_head_size, width = padded(channels);
   float rescale = 1;
   if (problem.sinks) {
-    const float sink = problem.sinks[head], top = sink > maximum ? sink : maximum;
+    const float sink = sink_of(problem, head), top = sink > maximum ? sink : maximum;
     if (top > kNegativeInfinity) {
       rescale = expf(maximum - top);
       denominator = denominator * rescale + expf(sink - top);
