@@ -52,10 +52,10 @@ def run_on_cpu(options: argparse.Namespace) -> dict[str, Any]:
 
     Raises `NotSupported` where the kernels or the peer are not installed, `InvalidArgument` for an unknown part.
     """
+    parts = _parts(options.part)
     facts = cpu_facts()
     if facts.why_no_kernels:
         raise NotSupported(facts.why_no_kernels)
-    parts = _parts(options.part)
     threads = options.threads or sorted({1, min(2, usable_cores())})
     chosen = list(shapes(parts, quick=options.quick))
     print(f"{facts.describe()}; level {CpuOperators(level=options.level).level}")
