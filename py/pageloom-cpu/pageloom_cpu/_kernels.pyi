@@ -72,9 +72,9 @@ class Sequences:
     - first: `first_position`, or where that is None `total - count`, at least 0 where `clamp_first`.
 
     Totals are clamped to the arrays. A sequence takes no part (stores nothing, its output rows are 0) where its offsets
-    Totals are clamped to the arrays. A sequence takes no part (stores nothing, its output rows are 0) where its offsets
     fall or leave the query, where its past is negative, and where past + count exceeds `position_limit`. Raises
     ValueError where none or several of the totals are given.
+    """
 
     def __init__(
         self,
