@@ -35,9 +35,8 @@ def test_check_runs_each_case_on_every_tier_of_every_instruction_set(tmp_path: P
 
 
 def test_check_takes_one_level_and_one_tier() -> None:
-    ran = pageloom(
-        "check", "--backend", "cpu", "--quick", "--case", "onnx/softcap", "--level", "scalar", "--tier", "flash"
-    )
+    check = ("check", "--backend", "cpu", "--quick", "--case", "onnx/softcap")
+    ran = pageloom(*check, "--level", "scalar", "--tier", "flash")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "1 of 1 cases passed" in ran.stdout
     for option, name in (("--level", "sse"), ("--tier", "warp")):
