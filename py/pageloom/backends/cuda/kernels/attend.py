@@ -39,10 +39,12 @@ def load_part(
     if PAIRED:
         mask = seen[:, None] & (2 * index < limit)[None, :]
         packed = tl.load(cache + offsets[:, None] + index[None, :], mask=mask, other=0x88).to(tl.int32)
-        return (((packed >> 4 * PART) & 15) - 8).to(tl.float32).to(DTYPE)
-    channels = index + PART * FIRST
-    mask = seen[:, None] & (channels < limit)[None, :]
-    return tl.load(cache + offsets[:, None] + channels[None, :], mask=mask, other=0.0).to(DTYPE)
+        numbers = (((packed >> 4 * PART) & 15) - 8).to(tl.float32).to(DTYPE)
+    else:
+        channels = index + PART * FIRST
+        mask = seen[:, None] & (channels < limit)[None, :]
+        numbers = tl.load(cache + offsets[:, None] + channels[None, :], mask=mask, other=0.0).to(DTYPE)
+    return numbers
 
 
 @triton.jit
@@ -118,7 +120,7 @@ def merge(
     safe = tl.where(top == float("-inf"), 0.0, top)
     total = tl.sum(totals * tl.exp2(tops - safe[None, :]), 0)
     acc = tl.zeros([ROWS, V0], tl.float32)
-    for first in tl.static_range(0, SPLITS, CHUNK):
+    for first in range(0, active, CHUNK):
         chunk = first + tl.arange(0, CHUNK)
         present = (chunk < active)[:, None] & (row >= 0)[None, :]
         weight = tl.load(statistics + chunk[:, None] * (2 * ROWS) + row[None, :], mask=present, other=float("-inf"))

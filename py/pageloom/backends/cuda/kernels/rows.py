@@ -90,13 +90,14 @@ def cache_rows(
     Pages hold 2 ** `block_shift` positions, and an entry of the block table outside [0, num_blocks) maps no page. If not
     PAGED, a sequence's rows lie in one block, its own.
     """
-    if not PAGED:
+    if PAGED:
+        row = table + sequence.to(tl.int64) * columns
+        block = tl.load(row + (positions >> block_shift), mask=wanted, other=-1)
+        wanted = wanted & (block >= 0) & (block < num_blocks)
+        place = (positions & ((1 << block_shift) - 1)).to(tl.int64)
+        offsets = block.to(tl.int64) * block_stride + place * row_stride
+    else:
         offsets = sequence.to(tl.int64) * block_stride + positions.to(tl.int64) * row_stride
-        return offsets, wanted
-    row = table + sequence.to(tl.int64) * columns
-    block = tl.load(row + (positions >> block_shift), mask=wanted, other=-1)
-    wanted = wanted & (block >= 0) & (block < num_blocks)
-    offsets = block.to(tl.int64) * block_stride + (positions & ((1 << block_shift) - 1)).to(tl.int64) * row_stride
     return offsets, wanted
 
 
@@ -197,8 +198,10 @@ def code_units(
         unit = tl.full(values.shape, 0.0, tl.float32) + tl.load(scale)
     unit = tl.where(unit == 0.0, 1.0, unit)
     if RECIPROCAL:
-        return values * tl.div_rn(tl.full(values.shape, 1.0, tl.float32), unit)
-    return tl.div_rn(values, unit)
+        units = values * tl.div_rn(tl.full(values.shape, 1.0, tl.float32), unit)
+    else:
+        units = tl.div_rn(values, unit)
+    return units
 
 
 @triton.jit
