@@ -30,7 +30,7 @@ RUN_BY = {
     "pageloom bench": "tests/unit/test_bench_command.py",
 }
 """Where a command is run for real; the shell's own (`source`, `echo`) are run here, `curl` in
-`tests/worker/test_readme_curl.py`."""
+`tests/worker/test_documents.py`."""
 
 
 def starting_with(word: str) -> list[str]:

@@ -141,13 +141,15 @@ def test_a_bias_decides_the_token_and_a_penalty_takes_it_away(client: OpenAI) ->
     assert plain.tokens != penalised.tokens
 
 
-class TestStop:
-    @pytest.fixture(scope="class")
-    def text(self, client: OpenAI) -> str:
-        text = complete(client, prompt="world hello", max_tokens=24, seed=3, temperature=1.2).choices[0].text
-        assert len(text) >= 16
-        return str(text)
+@pytest.fixture(scope="module")
+def text(client: OpenAI) -> str:
+    """An answer without a stop, for the tests of stops."""
+    text = complete(client, prompt="world hello", max_tokens=24, seed=3, temperature=1.2).choices[0].text
+    assert len(text) >= 16
+    return str(text)
 
+
+class TestStop:
     def stopped(self, client: OpenAI, stop: str | list[str], **options: Any) -> Any:
         given = {"prompt": "world hello", "max_tokens": 24, "seed": 3, "temperature": 1.2, "stop": stop}
         return complete(client, **given, **options)

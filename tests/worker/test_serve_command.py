@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -41,6 +42,33 @@ def test_what_cannot_be_is_one_line_and_its_exit_code(
     said = capsys.readouterr().err
     assert says in said
     assert said.count("\n") == 1
+
+
+def test_a_file_that_is_no_model_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(20))
+    assert serve(tmp_path / "bad.gguf", tmp_path) == 2
+    assert "pageloom: " in capsys.readouterr().err
+
+
+def test_a_machine_without_an_adapter_is_told_so(model_path: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pageloom", "serve", "--model", str(model_path), "--port", "0"]
+    ran = subprocess.run(
+        [*command, "--state", str(tmp_path / "state.sqlite3")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "VK_DRIVER_FILES": "/dev/null"},
+    )
+    assert ran.returncode == 3
+    assert "adapter" in ran.stderr.splitlines()[-1]
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_backend_without_models_says_which_has_them(
+    model_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert serve(model_path, tmp_path, "--backend", "cpu") == 3
+    assert "cpu runs single operators, but no models; webgpu does" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_said_before_the_model_is_loaded(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pageloom.engine.engine import RequestHandle
 from pageloom.engine.events import Event, FinishEvent
@@ -49,7 +50,7 @@ class EngineHost:
         self._sizes[generation] = len(jobs)
         handles: list[RequestHandle] = []
         try:
-            prompts = [await asyncio.to_thread(self._model.encode_job, job) for job in jobs]
+            prompts = await asyncio.to_thread(self._encode, jobs)
             for prompt, job in zip(prompts, jobs, strict=True):
                 handles.append(self._model.engine.submit(prompt, job.sampling))
         except BaseException:
@@ -77,6 +78,14 @@ class EngineHost:
 
     async def stats(self) -> EngineStats:
         return self._model.stats()
+
+    def _encode(self, jobs: Sequence[Job]) -> list[list[int]]:
+        """The prompts' token ids; the jobs of one prompt, which follow each other, are encoded once."""
+        prompts: list[list[int]] = []
+        for before, job in zip([None, *jobs], jobs, strict=False):
+            same = before is not None and replace(job, index=before.index, sampling=before.sampling) == before
+            prompts.append(prompts[-1] if same else self._model.encode_job(job))
+        return prompts
 
     async def _follow(self, generation: int, handles: Sequence[RequestHandle]) -> None:
         await asyncio.gather(*(self._forward(generation, index, handle) for index, handle in enumerate(handles)))

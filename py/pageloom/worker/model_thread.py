@@ -42,6 +42,11 @@ class Generation:
                     raise Stopping("the worker is stopping; ask again once it runs")
             yield index, event
 
+    @property
+    def has_next(self) -> bool:
+        """Whether the next event is there already."""
+        return not self._events.empty()
+
     def deliver(self, index: int, event: Event) -> None:
         """Take an event."""
         self._events.put_nowait((index, event))

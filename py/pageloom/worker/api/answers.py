@@ -38,15 +38,23 @@ class Answer:
         return {**self._frame(self._format.object), "choices": choices, "usage": self._usage()}
 
     async def events(self, generation: Generation) -> AsyncIterator[bytes]:
-        """The stream's events, the last of them `[DONE]`, or an error object for what ends the generation early."""
+        """The stream's events, the last of them `[DONE]`, or an error object for what ends the generation early.
+
+        Those that are there together are one piece: a client that reads slowly, or many at once, cost fewer writes.
+        """
+        piece = b""
         try:
             async for chunk in self._chunks(generation):
-                yield _event(encode_json(chunk))
-            yield _event(b"[DONE]")
+                piece += _event(encode_json(chunk))
+                if not generation.has_next:
+                    yield piece
+                    piece = b""
+            last = b"[DONE]"
         except PageloomError as error:
-            yield _event(encode_json(error.to_openai()))
+            last = encode_json(error.to_openai())
         except Exception as error:
-            yield _event(encode_json(internal_error(error).to_openai()))
+            last = encode_json(internal_error(error).to_openai())
+        yield piece + _event(last)
 
     async def _chunks(self, generation: Generation) -> AsyncIterator[Json]:
         for index in range(len(self._call.jobs)):
