@@ -30,6 +30,7 @@ async def test_each_tier_is_measured_or_tells_why_not(device: NativeDevice, shap
     for one in measured:
         assert bool(one.seconds) != bool(one.reason)
         assert len(one.seconds) in (0, 2)
+        assert len(one.attention_seconds) == (len(one.seconds) if one.tier.startswith("direct") else 0)
         assert all(0 < seconds < 10 for seconds in one.seconds)
     assert any(one.seconds for one in measured)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pageloom.cli import main
-from pageloom.commands.bench import shape_lines
+from pageloom.commands.bench import cache_lines, shape_lines
 from pageloom.commands.bench_calls import Measured
 from pageloom.commands.bench_device import Rates
 from pageloom.commands.bench_shapes import FULL, HEADLINES, PEER_SECONDS, QUICK, SMALL, Shape
@@ -41,15 +41,24 @@ def test_the_shapes_are_told_apart_by_their_names() -> None:
 def test_a_line_has_the_median_the_limit_and_the_ratio_to_gathering() -> None:
     shape = Shape(batch=1, num_heads=32, kv_num_heads=8, head_size=128, past=511)
     measured = [
-        Measured(shape, "direct-gpu", (20e-6, 18e-6, 21e-6)),
+        Measured(shape, "direct-gpu", (20e-6, 18e-6, 21e-6), attention_seconds=(15e-6, 14e-6, 16e-6)),
         Measured(shape, "direct-software", reason="no such luck"),
         Measured(shape, "gather-then-flash", (60e-6, 60e-6)),
     ]
     rates = Rates(read=shape.num_bytes / 10e-6, compute=1e30)
     direct, software, gather = (line.split() for line in shape_lines(measured, rates, quotes=False))
-    assert direct == ["decode", "1/512", "32/8", "D=128", "direct-gpu", "20.0", "15", "%", "10.0", "2.00", "3.00"]
+    assert direct == [*str(shape).split(), "direct-gpu", "20.0", "15", "%", "15.0", "10.0", "1.50", "3.00"]
     assert " ".join(software).endswith("direct-software not run: no such luck")
-    assert gather[4:] == ["gather-then-flash", "60.0", "0", "%", "10.0", "6.00", "1.00"]
+    assert gather[4:] == ["gather-then-flash", "60.0", "0", "%", "-", "10.0", "6.00", "1.00"]
+
+
+def test_an_int8_cache_is_compared_with_the_same_calls_over_a_float16_cache() -> None:
+    half = Measured(HEADLINES[2], "direct-gpu", (9e-5,), attention_seconds=(8e-5,))
+    int8 = Measured(HEADLINES[4], "direct-gpu", (7e-5,), attention_seconds=(6e-5,))
+    (line,) = cache_lines([int8], [half, int8])
+    assert "takes 0.75 of the float16 cache's time" in line
+    assert cache_lines([half], [half, int8]) == []
+    assert cache_lines([int8], [int8]) == []
 
 
 def test_the_peers_figure_stands_beside_its_own_shapes_on_its_own_gpu() -> None:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from pageloom.conformance.adapter import adapter_fields
 from pageloom.errors import InvalidArgument
 
 GATHER = "gather-then-flash"
-_WIDTHS = (34, 18, 10, 8, 10, 8, 10, 10)
-_HEADINGS = ("shape", "tier", "µs", "spread", "limit µs", "x limit", "x gather", "TFLOP/s")
+_WIDTHS = (34, 18, 10, 8, 13, 10, 8, 10, 10)
+_HEADINGS = ("shape", "tier", "call µs", "spread", "attention µs", "limit µs", "x limit", "x gather", "TFLOP/s")
 
 
 def add_parser(commands: Any) -> None:
@@ -34,7 +35,8 @@ def add_parser(commands: Any) -> None:
         help="measure the attention operators on this machine",
         description="Measures each tier of PagedAttention in turns, by the device's own clock where it has one, beside "
         "the limits of the adapter: what must be moved over the rate at which it reads, and what must be computed over "
-        "the rate at which it computes, both measured in the same run. With --backend cpu: the CPU's kernels, in pairs "
+        "the rate at which it computes, both measured in the same run. A call appends K and V before it attends; attention "
+        "alone stands beside it, and is what the limits are compared with. With --backend cpu: the CPU's kernels, in pairs "
         "with those of ONNX Runtime.",
     )
     parser.add_argument("--backend", choices=("webgpu", "cpu"), default="webgpu", help="default: %(default)s")
@@ -89,7 +91,8 @@ async def _measure(options: argparse.Namespace) -> tuple[dict[str, Any], Rates, 
             measured = await measure(device, operators, shape, options.repeats)
             results += measured
             progress.clear()
-            print("\n".join(shape_lines(measured, rates, quotes=quotes)), flush=True)
+            lines = shape_lines(measured, rates, quotes=quotes) + cache_lines(measured, results)
+            print("\n".join(lines), flush=True)
         return adapter, rates, results
     finally:
         device.close()
@@ -105,13 +108,29 @@ def shape_lines(measured: Sequence[Measured], rates: Rates, *, quotes: bool) -> 
             lines.append(f"{_line((str(shape), one.tier))}  not run: {one.reason}")
             continue
         limit = shape.limit_seconds(rates.read, rates.compute)
-        cells = [str(shape), one.tier, f"{median * 1e6:.1f}", f"{100 * one.spread:.0f} %", f"{limit * 1e6:.1f}"]
-        cells += [f"{median / limit:.2f}", f"{gather / median:.2f}" if gather else ""]
-        cells += [f"{shape.num_operations / median / 1e12:.3g}" if shape.new > 1 else ""]
+        attention = one.attention_median
+        cells = [str(shape), one.tier, f"{median * 1e6:.1f}", f"{100 * one.spread:.0f} %"]
+        cells += [f"{attention * 1e6:.1f}" if attention else "-", f"{limit * 1e6:.1f}"]
+        cells += [f"{(attention or median) / limit:.2f}", f"{gather / median:.2f}" if gather else ""]
+        cells += [f"{shape.num_operations / (attention or median) / 1e12:.3g}" if shape.new > 1 else ""]
         line = _line(cells)
         if quotes and shape in PEER_SECONDS:
             line += f"  {median / PEER_SECONDS[shape]:.2f} of {PEER_SECONDS[shape] * 1e6:.1f} µs ({PEER})"
         lines.append(line.rstrip())
+    return lines
+
+
+def cache_lines(measured: Sequence[Measured], results: Sequence[Measured]) -> list[str]:
+    """For each tier of a shape with an int8 cache, its attention's share of the time that a float16 cache took."""
+    lines = []
+    for one in measured:
+        same = (one.tier, replace(one.shape, cache="float16"))
+        other = next((other for other in results if (other.tier, other.shape) == same), None)
+        if one.shape.cache == "int8" and other and one.attention_median and other.attention_median:
+            ratio = one.attention_median / other.attention_median
+            lines.append(
+                f"{_line((str(one.shape), one.tier))}  attention takes {ratio:.2f} of the float16 cache's time"
+            )
     return lines
 
 
@@ -125,6 +144,7 @@ def _as_json(adapter: dict[str, Any], rates: Rates, results: Sequence[Measured])
             "shape": str(one.shape),
             "tier": one.tier,
             "seconds": one.seconds,
+            "attention_seconds": one.attention_seconds,
             "reason": one.reason,
             "limit": one.shape.limit_seconds(rates.read, rates.compute),
             "bytes": one.shape.num_bytes,

@@ -23,20 +23,31 @@ from pageloom.errors import DeviceLost, NotSupported, OutOfMemory
 WRITE_BYTES = 2**22
 """Bytes of random data that fill a tensor again and again."""
 INT8_SCALE = 0.02
+CALL, ATTENTION = "call", "attention"
+"""What is measured: all dispatches of a call, and those whose label begins so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One shape on one tier: `seconds` of each repeat of one call, or why there is none."""
+    """One shape on one tier: `seconds` of each repeat of one call, or why there is none.
+
+    A call prepares its metadata and appends K and V before it attends; `attention_seconds` are those of the programs
+    that attend alone, which is what a decoder's layers repeat. They are there where a tier attends to pages in place.
+    """
 
     shape: Shape
     tier: Tier
     seconds: tuple[float, ...] = ()
     reason: str = ""
+    attention_seconds: tuple[float, ...] = ()
 
     @property
     def median(self) -> float | None:
         return statistics.median(self.seconds) if self.seconds else None
+
+    @property
+    def attention_median(self) -> float | None:
+        return statistics.median(self.attention_seconds) if self.attention_seconds else None
 
     @property
     def spread(self) -> float:
@@ -55,8 +66,8 @@ async def measure(
     )
     operator = operators.paged_attention(spec)
     reasons: dict[Tier, str] = {}
-    chains: dict[Tier, Chain] = {}
-    seconds: dict[Tier, list[float]] = {tier: [] for tier in tiers}
+    chains: dict[tuple[Tier, str], Chain] = {}
+    seconds: dict[tuple[Tier, str], list[float]] = {(tier, part): [] for tier in tiers for part in (CALL, ATTENTION)}
     calls = []
     with _tensors(device, shape) as tensors:
         inputs: dict[str, Any] = {
@@ -67,20 +78,27 @@ async def measure(
             for tier in tiers:
                 try:
                     calls.append(await operator.record(tier=tier, **inputs))
-                    chains[tier] = Chain(device, calls[-1].commands)
-                    await chains[tier].warm_up()
+                    commands = calls[-1].commands
+                    attention = [command for command in commands if command.label.startswith(ATTENTION)]
+                    for part, dispatches in ((CALL, commands), (ATTENTION, attention)):
+                        if dispatches:
+                            chains[tier, part] = Chain(device, dispatches)
+                            await chains[tier, part].warm_up()
                 except DeviceLost:
                     raise
                 except (NotSupported, OutOfMemory) as error:
                     reasons[tier] = error.message
-                    chains.pop(tier, None)
+                    chains = {key: chain for key, chain in chains.items() if key[0] != tier}
             for _ in range(repeats):
-                for tier, chain in chains.items():
-                    seconds[tier].append(await chain.seconds())
+                for key, chain in chains.items():
+                    seconds[key].append(await chain.seconds())
         finally:
             for call in calls:
                 call.release()
-    return [Measured(shape, tier, tuple(seconds[tier]), reasons.get(tier, "")) for tier in tiers]
+    return [
+        Measured(shape, tier, tuple(seconds[tier, CALL]), reasons.get(tier, ""), tuple(seconds[tier, ATTENTION]))
+        for tier in tiers
+    ]
 
 
 @dataclass(slots=True)
