@@ -35,9 +35,9 @@ def add_parser(commands: Any) -> None:
         help="measure the attention operators on this machine",
         description="Measures each tier of PagedAttention in turns, by the device's own clock where it has one, beside "
         "the limits of the adapter: what must be moved over the rate at which it reads, and what must be computed over "
-        "the rate at which it computes, both measured in the same run. A call appends K and V before it attends; attention "
-        "alone stands beside it, and is what the limits are compared with. With --backend cpu: the CPU's kernels, in pairs "
-        "with those of ONNX Runtime.",
+        "the rate at which it computes, both measured in the same run. A call appends K and V before it attends; "
+        "attention alone stands beside it, and is compared with the limits. With --backend cpu: the CPU's kernels, in "
+        "pairs with those of ONNX Runtime.",
     )
     parser.add_argument("--backend", choices=("webgpu", "cpu"), default="webgpu", help="default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="the main shapes only")
