@@ -17,7 +17,7 @@ _KERNEL_WORDS: dict[Approximation, str] = {"bf16": "bf16", "int8-query": "int8_q
 
 class CpuContext:
     """`level` is the instruction set that runs; None without kernels, and `why_no_kernels` then says why.
-    `attention_options` are keywords of the kernels' `Attention`.
+    `kernel_options` are keywords of every bound kernel, `attention_options` those of attention.
 
     Raises `NotSupported` for an instruction set that this CPU, this build, or a machine without the kernels lacks.
     """
@@ -26,14 +26,12 @@ class CpuContext:
         self.options = options
         self.why_no_kernels = why_no_kernels()
         self.level = _level(options, self.why_no_kernels)
-        self.attention_options = _attention_options(options, self.level)
+        self.kernel_options: dict[str, Any] = {"level": self.level, "threads": options.num_threads}
+        self.attention_options = self.kernel_options | _approximation(options)
 
 
-def _attention_options(options: CpuOptions, level: Level | None) -> dict[str, Any]:
-    """What every bound attention is told."""
-    if options.approximate is None:
-        return {"level": level}
-    return {"level": level, "approximation": _KERNEL_WORDS[options.approximate]}
+def _approximation(options: CpuOptions) -> dict[str, str]:
+    return {} if options.approximate is None else {"approximation": _KERNEL_WORDS[options.approximate]}
 
 
 def why_no_kernels() -> str | None:
@@ -46,7 +44,7 @@ def why_no_kernels() -> str | None:
 
 
 def _level(options: CpuOptions, missing: str | None) -> Level | None:
-    """The instruction set of the kernels, whose pool of threads is set up; None without kernels."""
+    """The instruction set of the kernels, whose pool of threads is made large enough; None without kernels."""
     if missing is not None:
         if options.level is not None:
             raise NotSupported(f"level {options.level} cannot be used: {missing}", param="level")
@@ -59,5 +57,7 @@ def _level(options: CpuOptions, missing: str | None) -> Level | None:
         raise NotSupported(
             f"level {options.level} cannot be used: {reason}; there are {', '.join(available)}", param="level"
         )
-    pageloom_cpu.set_threads(options.num_threads, pin=options.pin)
+    pool = pageloom_cpu.info()
+    if options.num_threads > pool["threads"] or options.pin != pool["pinned"]:
+        pageloom_cpu.set_threads(max(options.num_threads, pool["threads"]), pin=options.pin)
     return options.level or available[-1]

@@ -37,8 +37,9 @@ ENVIRONMENT = {
 class CpuOptions:
     """How the CPU backend runs.
 
-    - `threads`: of the pool, the caller's included; None is one for each core that the process may use.
-    - `pin`: whether each thread stays on a core of its own.
+    - `threads`: the most that a call uses, the caller's included; None is one for each core that the process may use.
+      The pool is the process's, and as large as the largest number asked for.
+    - `pin`: whether each thread of the pool stays on a core of its own; the last asked for holds.
     - `level`: the instruction set; None is the best of this CPU.
     - `tier`: of every call that names none; None is the fastest that can.
     - `approximate`: the products that may be approximate, see `APPROXIMATIONS`; None is none.
@@ -64,7 +65,7 @@ class CpuOptions:
 
     @property
     def num_threads(self) -> int:
-        """The size of the pool."""
+        """The most threads that a call uses."""
         return self.threads or usable_cores()
 
     @classmethod

@@ -11,7 +11,7 @@ from pageloom.attention.group_query.spec import SIDES
 from pageloom.attention.numerics.dtypes import Array
 from pageloom.backends.cpu.operators.bound import KernelCall, Run
 from pageloom.backends.cpu.operators.group_query_attention import PAST, PRESENT, GroupQueryCall
-from pageloom.backends.cpu.operators.kernel_types import Sinks, in_turn
+from pageloom.backends.cpu.operators.kernel_types import in_turn, sinks_of
 from pageloom.backends.cpu.operators.sliding_cache import SlidingCache
 from pageloom.backends.cpu.tiers import CompiledTier, kernel_path
 
@@ -40,7 +40,6 @@ def bind(call: GroupQueryCall, tier: CompiledTier | None) -> KernelCall:
         if call.in_place != frozenset(SIDES):
             before = [lambda: _copy_past(call, outputs)]
     query, append = _bind_append(call, sequences, caches, positions)
-    sinks = Sinks(inputs.get("head_sink"), spec.num_heads, smooth=spec.smooth_softmax == 1)
     attention = Attention(
         sequences,
         query,
@@ -52,14 +51,14 @@ def bind(call: GroupQueryCall, tier: CompiledTier | None) -> KernelCall:
         softcap=spec.softcap,
         causal=bool(spec.causal),
         window=spec.local_window_size if spec.windowed else 0,
-        sinks=sinks.values,
+        sinks=sinks_of(inputs.get("head_sink"), spec.num_heads, smooth=spec.smooth_softmax == 1),
         bias=bias,
         qk_output=outputs.get("output_qk"),
         qk_stage="masked" if spec.qk_output == 1 else "probabilities",
         path=kernel_path(tier),
         **call.context.attention_options,
     )
-    return KernelCall(outputs, in_turn([*sinks.refresh, *before, *append, attention, *after]), attention.plan)
+    return KernelCall(outputs, in_turn([*before, *append, attention, *after]), attention.plan)
 
 
 def _bind_append(
@@ -97,7 +96,7 @@ def _bind_append(
         q_norm_epsilon=spec.q_norm_epsilon or spec.qk_norm_epsilon,
         k_norm_epsilon=spec.k_norm_epsilon or spec.qk_norm_epsilon,
         rule="reciprocal",
-        level=call.context.level,
+        **call.context.kernel_options,
     )
     return prepared, [append]
 

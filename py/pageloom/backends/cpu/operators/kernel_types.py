@@ -29,23 +29,9 @@ def why_no_kernel(tensors: Mapping[str, DType], caches: Mapping[str, CacheStorag
     return {}
 
 
-class Sinks:
-    """float32[num_heads] of sinks in any float type, for `refresh` to read anew before each call."""
-
-    def __init__(self, given: Array | None, num_heads: int, *, smooth: bool) -> None:
-        self.values: Array | None = np.zeros(num_heads, np.float32) if smooth else None
-        self._given = None
-        if given is not None:
-            self._given = given if given.dtype != np.float32 else None
-            self.values = given if self._given is None else given.astype(np.float32)
-
-    @property
-    def refresh(self) -> list[Run]:
-        """What has to run before each call, or nothing."""
-        values, given = self.values, self._given
-        if values is None or given is None:
-            return []
-        return [lambda: np.copyto(values, given)]
+def sinks_of(head_sink: Array | None, num_heads: int, *, smooth: bool) -> Array | None:
+    """The sinks given, or zeros where the softmax is a smooth one."""
+    return np.zeros(num_heads, np.float32) if head_sink is None and smooth else head_sink
 
 
 def in_turn(steps: list[Run]) -> Run:

@@ -12,7 +12,7 @@ from pageloom.attention.paged.check import PagedAttentionShape, QkvMode
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.backends.cpu.context import CpuContext
 from pageloom.backends.cpu.operators.bound import KernelCall
-from pageloom.backends.cpu.operators.kernel_types import Sinks, in_turn
+from pageloom.backends.cpu.operators.kernel_types import in_turn, sinks_of
 from pageloom.backends.cpu.tiers import CompiledTier, kernel_path
 
 
@@ -56,9 +56,8 @@ def bind(
         q_norm_epsilon=spec.qk_norm_epsilon,
         k_norm_epsilon=spec.qk_norm_epsilon,
         rule="divide",
-        level=context.level,
+        **context.kernel_options,
     )
-    sinks = Sinks(inputs.get("head_sink"), spec.num_heads, smooth=bool(spec.use_smooth_softmax))
     attention = Attention(
         sequences,
         prepared,
@@ -72,12 +71,12 @@ def bind(
         softcap=spec.softcap,
         causal=bool(spec.is_causal),
         window=spec.local_window_size if spec.windowed else 0,
-        sinks=sinks.values,
+        sinks=sinks_of(inputs.get("head_sink"), spec.num_heads, smooth=bool(spec.use_smooth_softmax)),
         log_sum_exp=outputs.get("log_sum_exp"),
         path=kernel_path(tier),
         **context.attention_options,
     )
-    return KernelCall(outputs, in_turn([*sinks.refresh, append, attention]), attention.plan)
+    return KernelCall(outputs, in_turn([append, attention]), attention.plan)
 
 
 def _qkv(
