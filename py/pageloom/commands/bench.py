@@ -47,6 +47,7 @@ def add_parser(commands: Any) -> None:
     cpu = parser.add_argument_group("with --backend cpu")
     cpu.add_argument("--peer", choices=("onnxruntime",), default="onnxruntime", help="default: %(default)s")
     cpu.add_argument("--threads", type=int, nargs="+", metavar="N", help="default: 1 and 2")
+    cpu.add_argument("--shape", default="*", metavar="GLOB", help="shapes whose name matches, such as 'decode T=512*'")
     cpu.add_argument("--level", metavar="NAME", help="the instruction set; default: the best that there is")
     cpu.add_argument(
         "--part", nargs="+", metavar="NAME", help="decode, paged, split, prefill, call, memory; default: all"

@@ -7,11 +7,13 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from pageloom import __version__
 from pageloom.backends.cpu.facts import cpu_facts
 from pageloom.backends.cpu.operators import CpuOperators
+from pageloom.backends.cpu.operators.bound import RecordedCall
 from pageloom.backends.cpu.options import usable_cores
 from pageloom.commands.bench_cpu_calls import onnxruntime_call, record_group_query, record_paged
 from pageloom.commands.bench_cpu_limits import CpuLimits, measure_limits
@@ -21,7 +23,9 @@ from pageloom.commands.bench_pairs import Pairs, join, time_alone, time_pairs
 from pageloom.commands.terminal import ProgressLine
 from pageloom.errors import InvalidArgument, NotSupported
 
-SECONDS_OF_A_SHAPE = 6.0
+PAIRS_OF_A_REPEAT = 6
+SECONDS_OF_A_SHAPE = 3.0
+"""No more pairs are begun after them."""
 BLOCKS = 4
 """Times that a peer with threads of its own is set up anew: only one of the two is ever there while the other runs."""
 WANTED_CALL_SECONDS = 6e-6
@@ -57,7 +61,7 @@ def run_on_cpu(options: argparse.Namespace) -> dict[str, Any]:
     if facts.why_no_kernels:
         raise NotSupported(facts.why_no_kernels)
     threads = options.threads or sorted({1, min(2, usable_cores())})
-    chosen = list(shapes(parts, quick=options.quick))
+    chosen = [shape for shape in shapes(parts, quick=options.quick) if fnmatchcase(str(shape), options.shape)]
     print(f"{facts.describe()}; level {CpuOperators(level=options.level).level}")
     print(f"peer: {_peer()}; ratios are the peer's time over ours")
     progress = ProgressLine(sys.stderr)
@@ -105,29 +109,29 @@ def _peer() -> str:
 
 def _measure(shape: CpuShape, threads: int, limits: CpuLimits, options: argparse.Namespace) -> CpuMeasured | None:
     """The shape with `threads` threads; None where it says nothing with as many."""
-    if shape.part == "split" and threads == 1:
-        return None
     operators = CpuOperators(threads=threads, level=options.level)
     call = record_paged(operators, shape) if shape.block_size else record_group_query(operators, shape)
-    pairs = options.repeats
-    if shape.part == "split":
-        alone = time_alone(record_group_query(CpuOperators(threads=1, level=options.level), shape), times=pairs)
-        CpuOperators(threads=threads, level=options.level)
-        found = Pairs(tuple(alone), tuple(time_alone(call, times=pairs)))
-    elif shape.part == "paged":
-        contiguous = record_group_query(operators, shape)
-        found = time_pairs(contiguous, call, pairs=pairs, seconds=SECONDS_OF_A_SHAPE)
+    pairs = PAIRS_OF_A_REPEAT * options.repeats
+    if shape.part in ("paged", "split"):
+        if shape.part == "split" and threads == 1:
+            return None
+        peer = record_group_query(
+            operators if shape.block_size else CpuOperators(threads=1, level=options.level), shape
+        )
+        found = time_pairs(peer, call, pairs=pairs, seconds=SECONDS_OF_A_SHAPE)
     elif threads == 1:
         found = time_pairs(onnxruntime_call(shape, threads), call, pairs=pairs, seconds=SECONDS_OF_A_SHAPE)
     else:
-        found = join([_block(shape, threads, call, max(1, pairs // BLOCKS)) for _ in range(BLOCKS)])
+        found = join([_block(shape, threads, call, -(-pairs // BLOCKS)) for _ in range(BLOCKS)])
     limit = limits.limit_seconds(shape.num_bytes, shape.num_operations)
     return CpuMeasured(shape, threads, call.explain().tier, found, limit)
 
 
-def _block(shape: CpuShape, threads: int, call: Any, times: int) -> Pairs:
-    peer = time_alone(onnxruntime_call(shape, threads), times=times)
-    return Pairs(tuple(peer), tuple(time_alone(call, times=times)))
+def _block(shape: CpuShape, threads: int, call: RecordedCall, times: int) -> Pairs:
+    """The peer for a while, in a session that is gone when ours runs: its threads wait for work at full speed."""
+    seconds = SECONDS_OF_A_SHAPE / BLOCKS / 2
+    peer = time_alone(onnxruntime_call(shape, threads), times=times, seconds=seconds)
+    return Pairs(tuple(peer), tuple(time_alone(call, times=len(peer))))
 
 
 def _print_peaks(options: argparse.Namespace) -> Iterator[Peak]:

@@ -59,10 +59,14 @@ def time_pairs(
     return Pairs(tuple(times[0]), tuple(times[1]))
 
 
-def time_alone(call: Callable[[], object], *, times: int) -> list[float]:
-    """Seconds of the call, `times` times, after one that does not count."""
+def time_alone(call: Callable[[], object], *, times: int, seconds: float = float("inf")) -> list[float]:
+    """Seconds of the call, `times` times, or as often, at least once, as fits into `seconds`; one before does not count."""
     repeats = _repeats(call)
-    return [seconds_of(call, repeats) for _ in range(times)]
+    end = time.perf_counter() + seconds
+    taken = [seconds_of(call, repeats)]
+    while len(taken) < times and time.perf_counter() < end:
+        taken.append(seconds_of(call, repeats))
+    return taken
 
 
 def seconds_of(call: Callable[[], object], repeats: int) -> float:
@@ -82,6 +86,6 @@ def _repeats(call: Callable[[], object]) -> int:
 def join(blocks: Sequence[Pairs]) -> Pairs:
     """All pairs of several blocks."""
     return Pairs(
-        tuple(second for block in blocks for second in block.peer),
-        tuple(second for block in blocks for second in block.ours),
+        tuple(seconds for block in blocks for seconds in block.peer),
+        tuple(seconds for block in blocks for seconds in block.ours),
     )
