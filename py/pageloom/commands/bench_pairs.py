@@ -60,7 +60,7 @@ def time_pairs(
 
 
 def time_alone(call: Callable[[], object], *, times: int, seconds: float = float("inf")) -> list[float]:
-    """Seconds of the call, `times` times, or as often, at least once, as fits into `seconds`; one before does not count."""
+    """Seconds of the call, `times` times or as often, at least once, as fits into `seconds`; after one not counted."""
     repeats = _repeats(call)
     end = time.perf_counter() + seconds
     taken = [seconds_of(call, repeats)]
