@@ -81,7 +81,8 @@ class _Prepared(Prepared):
         def run() -> None:
             if not self.in_place:
                 np.copyto(outputs[PRESENT], past)
-            scatter(present, update, indices, circular=circular)
+            if update.size:
+                scatter(present, update, indices, circular=circular)
 
         return KernelCall(outputs, run)
 
