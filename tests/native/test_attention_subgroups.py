@@ -19,7 +19,7 @@ from pageloom.backends.webgpu.programs.attention_decode import decode_tile, why_
 from pageloom.model.layer_ops import PagedAttention
 
 SUBGROUPS, WORKGROUP = "paged_attention/decode_subgroups.wgsl.j2", "paged_attention/decode.wgsl.j2"
-LENGTHS = [0, 1, 7, 8, 15, 16, 63, 64, 65, 127, 128, 129, 255, 256, 400, 1022, 1023, 1024, 1279, 1280, 2050]
+LENGTHS = [0, 1, 7, 8, 15, 16, 63, 64, 65, 127, 128, 129, 255, 256, 400, 1023, 1024, 1279, 1280, 1535, 2050]
 
 
 def program_of(device: Device, op: PagedAttention) -> str:
@@ -36,9 +36,9 @@ async def test_every_edge_of_steps_and_splits(device: Device, num_heads: int, kv
     assert_within(await attended(device, case, "gpu"), *case.expected())
 
 
-@pytest.mark.parametrize("window", [1, 17, 130, 1000])
+@pytest.mark.parametrize("window", [1, 17, 1000])
 async def test_a_window_that_starts_anywhere(device: Device, window: int) -> None:
-    case = paged_case(attention_op(4, 1, 64, window=window), [(past, 1) for past in LENGTHS])
+    case = paged_case(attention_op(4, 1, 64, window=window), [(past, 1) for past in (0, 16, 64, 255, 1030, 1290)])
     assert_within(await attended(device, case, "gpu"), *case.expected())
 
 
@@ -60,11 +60,11 @@ async def test_unmapped_blocks_are_masked_in_the_middle_of_a_split(device: Devic
 
 
 async def test_a_token_gets_the_same_bits_however_its_splits_are_shared(device: Device) -> None:
-    case = paged_case(attention_op(4, 1, 64), [(2000, 1), (700, 1), (1100, 1)])
-    together = await attended(device, case, "gpu", bucket=AttentionBucket(3, 3, 1, max_kv_len=4096))
-    for sequence in range(3):
+    case = paged_case(attention_op(4, 1, 64), [(1100, 1), (700, 1)])
+    together = await attended(device, case, "gpu", bucket=AttentionBucket(2, 2, 1, max_kv_len=2048))
+    for sequence in range(2):
         alone = case.alone(sequence)
-        for sequences in (1, 300):  # the grid has a workgroup for each split, or one for all of them
+        for sequences in (1, 64):  # the grid has a workgroup for each split, or one for several
             bucket = AttentionBucket(1, sequences, 1, max_kv_len=2048)
             np.testing.assert_array_equal(await attended(device, alone, "gpu", bucket=bucket), together[[sequence]])
 

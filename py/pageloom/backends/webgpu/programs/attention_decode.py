@@ -22,7 +22,7 @@ STATISTICS = 16
 """Threads that share a maximum or a total."""
 PREFETCHED = 8
 """Values that a thread asks for at once."""
-REDUCE_WORKGROUP = 128
+REDUCE_WORKGROUP = 256
 
 SUBGROUPS_WORKGROUP = 128
 MAX_LANES = 32
@@ -126,7 +126,7 @@ def _subgroups_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
         merged for merged in (heads, 1) if merged == 1 or merged * sums + statistics <= workgroup_memory(info)
     )
     step = teams * KEYS_PER_STEP
-    short_split, long_split = max(SHORT_SPLIT, step), max(LONG_SPLIT, step)
+    short_split, long_split = (-(-split // step) * step for split in (SHORT_SPLIT, LONG_SPLIT))
     return DecodeTile(
         template="paged_attention/decode_subgroups.wgsl.j2",
         heads_per_group=heads_per_group,
