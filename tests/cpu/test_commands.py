@@ -21,12 +21,12 @@ def pageloom(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_check_runs_each_case_on_every_tier_of_every_instruction_set(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    ran = pageloom("check", "--backend", "cpu", "--quick", "--case", "paged/sink/decode*", "--json", str(path))
+    ran = pageloom("check", "--backend", "cpu", "--quick", "--case", "paged/sink/decode", "--json", str(path))
     assert ran.returncode == 0, ran.stdout + ran.stderr
     written = json.loads(path.read_text())
     asked = {(case["level"], case["asked"]) for case in written["cases"]}
     assert asked == {(level, tier) for level in LEVELS for tier in ("", *COMPILED_TIERS)} | {("", "reference")}
-    assert written["counts"] == {"passed": 2 * len(asked), "failed": 0, "skipped": 0}
+    assert written["counts"] == {"passed": len(asked), "failed": 0, "skipped": 0}
     assert written["adapter"]["levels"] == list(LEVELS)
     for case in written["cases"]:
         assert case["tier"] == (case["asked"] or case["tier"])
