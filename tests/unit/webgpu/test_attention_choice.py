@@ -43,6 +43,8 @@ def test_a_gpu_of_default_limits_runs_the_gpu_programs() -> None:
     choice = choose_attention(GPU, form_of(SMOLLM2), BUCKET)
     assert choice.variant == "gpu"
     assert "idle" in choice.reasons["software"]
+    assert choice.without_subgroups == "the device lacks subgroups"
+    assert choose_attention(WITH_SUBGROUPS, form_of(SMOLLM2), BUCKET).without_subgroups is None
 
 
 def test_a_cpu_adapter_runs_the_programs_without_barriers() -> None:

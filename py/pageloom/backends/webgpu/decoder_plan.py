@@ -131,6 +131,7 @@ class DecoderPlan:
             "attention": {
                 "variant": attention.variant,
                 **{f"not {name}": reason for name, reason in attention.reasons.items()},
+                **({"not subgroups": attention.without_subgroups} if attention.without_subgroups else {}),
             },
         }
 

@@ -7,7 +7,12 @@ from typing import Literal
 
 from pageloom.backends.webgpu.device import DeviceInfo
 from pageloom.backends.webgpu.limits import ProgramNeeds, why_not
-from pageloom.backends.webgpu.programs.attention_decode import decode_tile, partials_bytes, reduce_workgroup
+from pageloom.backends.webgpu.programs.attention_decode import (
+    decode_tile,
+    partials_bytes,
+    reduce_workgroup,
+    why_not_subgroups,
+)
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm
 from pageloom.backends.webgpu.programs.attention_tiles import prefill_tile, query_tile_tokens
 
@@ -34,10 +39,12 @@ class AttentionBucket:
 
 @dataclass(frozen=True, slots=True)
 class AttentionChoice:
-    """The variant to run, and for the other why it is not run."""
+    """The variant to run, and for the other why it is not run; `without_subgroups` is the reason why decodes of the gpu
+    variant exchange scores through workgroup memory, or None where they do so within subgroups, which is faster."""
 
     variant: Variant
     reasons: dict[Variant, str]
+    without_subgroups: str | None = None
 
 
 def gpu_needs(
@@ -84,4 +91,5 @@ def choose_attention(info: DeviceInfo, form: AttentionForm, bucket: AttentionBuc
         reason = SOFTWARE_REASON
     if reason is not None:
         return AttentionChoice("software", {"gpu": reason})
-    return AttentionChoice("gpu", {"software": "a thread for each query head would leave most of a GPU idle"})
+    idle = "a thread for each query head would leave most of a GPU idle"
+    return AttentionChoice("gpu", {"software": idle}, why_not_subgroups(form, info))
