@@ -35,12 +35,9 @@ def view(name: str, value: Any) -> Array:
                     param=name,
                 ) from error
             array = np.asarray(value)
-    require(
-        array.dtype in _KNOWN,
-        f"{name} has element type {array.dtype.str if array.dtype.kind == 'V' else array.dtype}"
-        f"{'' if array.dtype.isnative else ' of the other byte order'}; allowed are {', '.join(NUMPY_DTYPES)}",
-        name,
-    )
+    if array.dtype not in _KNOWN:
+        named = array.dtype if array.dtype.isnative else f"{array.dtype} of the other byte order"
+        raise InvalidArgument(f"{name} has element type {named}; allowed are {', '.join(NUMPY_DTYPES)}", param=name)
     return array
 
 
@@ -56,7 +53,7 @@ def dense(name: str, array: Array, *, may_copy: bool) -> Array:
         f"{name} is not contiguous, and a recorded call reads it where it lies; give np.ascontiguousarray({name})",
         name,
     )
-    return np.require(array, requirements=["C", "ALIGNED"])
+    return array if array.flags.carray else np.require(array, requirements=["C", "ALIGNED"])
 
 
 def require_writable(name: str, array: Array) -> None:
@@ -82,8 +79,7 @@ def same_memory(first: Array, second: Array) -> bool:
 def require_apart(name: str, written: Array, others: Mapping[str, Array]) -> None:
     """Raise `InvalidArgument` where `written` overlaps one of `others`."""
     for other, array in others.items():
-        require(
-            not np.may_share_memory(written, array),
-            f"{other} and {name} share memory, and {name} is written; give arrays apart",
-            other,
-        )
+        if np.may_share_memory(written, array):
+            raise InvalidArgument(
+                f"{other} and {name} share memory, and {name} is written; give arrays apart", param=other
+            )
