@@ -15,7 +15,7 @@ from pageloom.attention.tensors import Tensor
 from pageloom.attention.vectors import Vector
 from pageloom.backends.cuda import CudaOperators
 from pageloom.backends.cuda.operator import CudaOperator
-from pageloom.backends.cuda.tensors import from_numpy, to_numpy
+from pageloom.backends.cuda.tensors import ON_HOST, from_numpy, to_numpy
 from pageloom.backends.cuda.tiers import CACHED_TIERS, ONNX_TIERS, SCATTER_TIERS, TIERS, Tier
 from pageloom.conformance.members import DEVICE_VALUES, members
 from pageloom.conformance.report import Alone, CaseReport
@@ -23,8 +23,6 @@ from pageloom.errors import InvalidArgument, NotSupported, PageloomError
 
 MOST_MEMBERS = 3
 """Sequences of a batch that run by themselves: each may compile kernels of its own."""
-ON_HOST = ("attention_metadata", "total_sequence_length")
-"""Inputs that the operators' contracts keep in host memory."""
 LENGTHS = (
     "cumulative_sequence_length", "past_seqlens", "block_table", "slot_mapping", "seqlens_k", "query_seqlens",
     "nonpad_kv_seqlen", "write_indices",
@@ -69,19 +67,21 @@ class CudaCaseRunner:
         except PageloomError as error:
             skipped = isinstance(error, NotSupported) and self._tier is not None
             report = replace(report, outcome="skipped" if skipped else "failed", detail=error.message)
+        except Exception as error:  # what a compiler, a driver or a library raises is the case's failure too
+            report = replace(report, detail=f"{type(error).__name__}: {error}"[:2000])
         return replace(report, seconds=time.perf_counter() - started)
 
     def _compared(self, vector: Vector, report: CaseReport) -> CaseReport:
         operator = self._operator(vector)
         breaks_contract = bool(vector.needs & DEVICE_VALUES)
         given = self._given(vector, lengths_on_device=breaks_contract)
-        explained = operator.explain(tier=self._tier, **_options(vector), **given)
+        explained = operator.explain(tier=self._tier, **_options(vector, self._tier), **given)
         report = replace(
             report, tier=explained.tier, faster={str(tier): why for tier, why in explained.reasons.items()}
         )
         if self._tier is not None and explained.tier != self._tier:
             return replace(report, detail=f"tier {self._tier} was asked for, and {explained.tier} would run")
-        outputs = _tensors(operator(tier=self._tier, **_options(vector), **given))
+        outputs = _tensors(operator(tier=self._tier, **_options(vector, self._tier), **given))
         verdict = vector.compare(outputs)
         if verdict.passed:
             verdict = _worse(verdict, vector.compare(self._recorded(operator, vector)))
@@ -91,7 +91,7 @@ class CudaCaseRunner:
         alone: list[Alone] = []
         for member in members(vector, MOST_MEMBERS):
             own = self._given(replace(vector, inputs=member.inputs), lengths_on_device=False)
-            results = _tensors(operator(tier=self._tier, **_options(vector), **own))
+            results = _tensors(operator(tier=self._tier, **_options(vector, self._tier), **own))
             verdict = compare_outputs(member.expected(vector.expected), results)
             if not verdict.passed:
                 return replace(report, alone="off", detail=f"sequence {member.sequence} by itself: {verdict.where}")
@@ -116,8 +116,8 @@ class CudaCaseRunner:
         given = self._given(vector, lengths_on_device=True)
         given |= {output: given[past] for output, past in _in_place(vector).items()}
         if self._device.type != "cuda":
-            return _tensors(operator(tier=self._tier, **_options(vector), **given))
-        call = operator.record(tier=self._tier, **_options(vector), **given)
+            return _tensors(operator(tier=self._tier, **_options(vector, self._tier), **given))
+        call = operator.record(tier=self._tier, **_options(vector, self._tier), **given)
         call.submit()
         return _tensors(call.outputs)
 
@@ -137,11 +137,10 @@ def _tensors(outputs: Mapping[str, Any]) -> dict[str, Tensor]:
     }
 
 
-def _options(vector: Vector) -> dict[str, Any]:
-    """The keywords that ask for every output that is expected, but for the scores where they are optional: no fused
-    tier keeps them."""
+def _options(vector: Vector, tier: Tier | None) -> dict[str, Any]:
+    """The keywords that ask for every output that is expected, but for optional ones that the tier does not keep."""
     if vector.operator == "paged_attention":
-        return {"log_sum_exp": True}
+        return {"log_sum_exp": tier not in (None, "cudnn")}
     if vector.operator == "onnx_attention":
         wants_scores = vector.spec.qk_matmul_output_mode > 0 or vector.spec.softcap > 0
         return {"outputs": [name for name, want in vector.expected.items() if wants_scores or not want.optional]}

@@ -119,6 +119,8 @@ class _PagedCall(CachedCall):
         return ""
 
     def cannot_cudnn(self) -> str:
+        if self._log_sum_exp:
+            return "log_sum_exp is wanted, and it is not kept"
         if self._shape.num_tokens != self._shape.batch_size * self._query_bound:
             return "the sequences may have new tokens of different numbers, and it takes the same of each"
         return ""

@@ -27,6 +27,8 @@ TORCH_DTYPES: dict[DType, torch.dtype] = {
 }
 _NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 _NUMPY_NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+ON_HOST = ("attention_metadata", "total_sequence_length")
+"""Inputs that the operators' contracts keep in host memory: they size grids."""
 _BITS: dict[DType, torch.dtype] = {"bfloat16": torch.int16, "float8e4m3fn": torch.uint8}
 """Types that numpy has from elsewhere, and those that carry their bits between the two libraries."""
 
@@ -44,7 +46,7 @@ class Operand:
 
 
 def as_operand(name: str, value: Any, device: torch.device) -> Operand:
-    """`value` on `device`: a tensor there as it is, anything in host memory copied.
+    """`value` on `device`: a tensor there as it is, anything in host memory copied, but for what stays there.
 
     Host memory is a PyTorch tensor on another device, numpy's arrays, `Tensor`, or anything with the buffer protocol.
     Raises `InvalidArgument`, naming the input, for what is none of these, an unknown element type or, on the device, gaps
@@ -63,6 +65,12 @@ def as_operand(name: str, value: Any, device: torch.device) -> Operand:
             return Operand(value.detach(), None)
         value = to_numpy(value)
     array = _host_array(name, value)
+    if name in ON_HOST:
+        return Operand(from_numpy(array, torch.device("cpu")), array)
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise InvalidArgument(
+            f"{name} is in host memory, which a CUDA graph cannot read later; give a tensor on {device}", param=name
+        )
     return Operand(from_numpy(array, device), array)
 
 

@@ -106,9 +106,9 @@ def append_kernel(
 
     if HAS_SLOTS:
         slot = tl.load(slots + token)
-        stored = (slot >= 0) & (slot < num_blocks * block_shift, PAGED)
-        block = slot // BLOCK_SIZE
-        place = slot % BLOCK_SIZE
+        stored = (slot >= 0) & ((slot >> block_shift) < num_blocks)
+        block = slot >> block_shift
+        place = slot & ((1 << block_shift) - 1)
         k_offset = block.to(tl.int64) * k_block + place.to(tl.int64) * k_row
         v_offset = block.to(tl.int64) * v_block + place.to(tl.int64) * v_row
     else:
