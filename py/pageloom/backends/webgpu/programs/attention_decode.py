@@ -88,7 +88,7 @@ def decode_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
 
 def why_not_subgroups(form: AttentionForm, info: DeviceInfo) -> str | None:
     """The reason why a decode cannot exchange scores within subgroups, or None."""
-    if not info.has_subgroups:
+    if not info.subgroup_min_size:
         return "the device lacks subgroups"
     if form.latent:
         return "rows of a latent cache are too long for the registers of a subgroup"
