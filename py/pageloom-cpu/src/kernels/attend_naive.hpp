@@ -10,14 +10,21 @@ static size_t naive_scratch_size(const AttentionProblem& problem, int64_t keys) 
 static void all_dots(const AttentionProblem& problem, const Sequence& sequence, int kv_head, const float* query,
                      int64_t begin, int64_t end, float* scores) {
   const RowsProduct dots = dot_rows_for(problem.key.element, 1);
-  for (int64_t t = begin; t < end;) {
-    const Run run = run_at(problem.key, problem.addressing, sequence.index, kv_head, t, end);
-    if (run.data) {
-      dots(query, 0, run.data, problem.key.row_stride, run.count, problem.head_size, scores + (t - begin), 0, {nullptr, 0});
-    } else {
-      for (int64_t i = 0; i < run.count; i++) scores[t - begin + i] = kNegativeInfinity;
+  const int64_t offset = kv_head * problem.key.head_stride;
+  constexpr int64_t kRows = 64;
+  const char* rows[kRows];
+  for (int64_t t = begin; t < end; t += kRows) {
+    const int64_t count = smaller(kRows, end - t);
+    const bool mapped = list_rows(problem.key, problem.addressing, sequence.index, t, t + count, rows);
+    if (mapped) {
+      dots(query, 0, rows, offset, count, problem.head_size, scores + (t - begin), 0, {nullptr, 0});
+      continue;
     }
-    t += run.count;
+    for (int64_t i = 0; i < count; i++) {
+      float* score = scores + (t - begin) + i;
+      *score = kNegativeInfinity;
+      if (rows[i]) dots(query, 0, rows + i, offset, 1, problem.head_size, score, 0, {nullptr, 0});
+    }
   }
 }
 
@@ -63,7 +70,7 @@ static void attend_naive(const AttentionProblem& problem, const AttentionTask& t
         for (int64_t t = begin; t < end; t++) {
           if (scores[t - begin] == 0) continue;
           const Run run = run_at(problem.value, problem.addressing, sequence.index, kv_head, t, t + 1);
-          accumulate(scores + (t - begin), 0, run.data, 0, 1, problem.v_head_size, sums, 0, {nullptr, 0});
+          accumulate(scores + (t - begin), 0, &run.data, 0, 1, problem.v_head_size, sums, 0, {nullptr, 0});
         }
       }
       if (qk.data && qk.stage == QkStage::probabilities) {

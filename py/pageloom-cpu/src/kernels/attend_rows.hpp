@@ -2,9 +2,10 @@
 // online softmax over blocks of keys.
 #pragma once
 
-// Floats of the scratch of `attend_rows`; q and sums of all heads, then maxima, denominators and the scores of a block.
+// q and sums of all heads, then maxima and denominators, the scores of a block and the addresses of its rows.
 struct RowsScratch {
   float *queries, *sums, *maxima, *denominators, *scores;
+  const char **keys, **values;
   int64_t query_width, value_width, score_stride;
 };
 
@@ -13,17 +14,20 @@ static RowsScratch rows_scratch(const AttentionProblem& problem, int64_t kv_bloc
   s.query_width = padded(problem.head_size);
   s.value_width = padded(problem.v_head_size);
   s.score_stride = (kv_block + 15) / 16 * 16;
-  s.queries = scratch;
+  s.keys = reinterpret_cast<const char**>(scratch);
+  s.values = s.keys + s.score_stride;
+  s.scores = reinterpret_cast<float*>(s.values + s.score_stride);
+  s.queries = s.scores + kMaxGroup * s.score_stride;
   s.sums = s.queries + problem.heads * s.query_width;
   s.maxima = s.sums + problem.heads * s.value_width;
   s.denominators = s.maxima + problem.heads;
-  s.scores = s.denominators + problem.heads + problem.heads % 2 * 16;
   return s;
 }
 
 static size_t rows_scratch_size(const AttentionProblem& problem, int64_t kv_block) {
-  const RowsScratch s = rows_scratch(problem, kv_block, nullptr);
-  return static_cast<size_t>(s.scores - s.queries) + kMaxGroup * s.score_stride;
+  const int64_t addresses = 2 * (sizeof(char*) / sizeof(float)), stride = (kv_block + 15) / 16 * 16;
+  return static_cast<size_t>((addresses + kMaxGroup) * stride +
+                             problem.heads * (padded(problem.head_size) + padded(problem.v_head_size) + 2));
 }
 
 // Brings `logits` of one head to weights relative to its running maximum. Returns whether any key is visible.
@@ -73,69 +77,84 @@ static Ahead next_keys(const AttentionProblem& problem, const Cache& cache, cons
   return {run.data, smaller(share, run.count) * cache.row_stride / count};
 }
 
-// Keys [begin, end) for the heads [head, head + group) of K/V head `kv_head`; `last` ends the keys of the task.
-static void attend_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head, int head,
-                         int group, int64_t begin, int64_t end, int64_t last, const RowsScratch& s) {
-  const int64_t count = end - begin;
+// A block of keys [begin, end), whose rows are listed; `last` ends the keys of the task.
+struct KeyBlock {
+  int64_t begin, end, last;
+  bool mapped;
+};
+
+static KeyBlock list_block(const AttentionProblem& problem, const Sequence& sequence, int64_t begin, int64_t end,
+                           int64_t last, const RowsScratch& s) {
+  const bool mapped = list_rows(problem.key, problem.addressing, sequence.index, begin, end, s.keys);
+  list_rows(problem.value, problem.addressing, sequence.index, begin, end, s.values);
+  return {begin, end, last, mapped};
+}
+
+static void block_scores(const AttentionProblem& problem, const Sequence& sequence, int kv_head, int head, int group,
+                         const KeyBlock& block, const RowsScratch& s) {
   const RowsProduct dots = dot_rows_for(problem.key.element, group);
-  bool any_hidden = problem.bias.data != nullptr;
-  const Ahead keys = next_keys(problem, problem.key, sequence, kv_head, begin, end, last);
-  for (int64_t t = begin; t < end;) {
-    const Run run = run_at(problem.key, problem.addressing, sequence.index, kv_head, t, end);
-    float* scores = s.scores + (t - begin);
-    if (run.data) {
-      dots(s.queries + head * s.query_width, s.query_width, run.data, problem.key.row_stride, run.count, problem.head_size,
-           scores, s.score_stride, {keys.data + (t - begin) * keys.bytes, keys.bytes});
-    } else {
-      any_hidden = true;
-      for (int g = 0; g < group; g++) {
-        for (int64_t i = 0; i < run.count; i++) scores[g * s.score_stride + i] = kNegativeInfinity;
-      }
+  const int64_t count = block.end - block.begin, offset = kv_head * problem.key.head_stride;
+  const Ahead ahead = next_keys(problem, problem.key, sequence, kv_head, block.begin, block.end, block.last);
+  for (int64_t i = 0; i < count;) {
+    int64_t next = block.mapped ? count : i;
+    while (next < count && s.keys[next]) next++;
+    if (next > i) {
+      dots(s.queries + head * s.query_width, s.query_width, s.keys + i, offset, next - i, problem.head_size, s.scores + i,
+           s.score_stride, {ahead.data + i * ahead.bytes, ahead.bytes});
     }
-    t += run.count;
+    for (i = next; i < count && !s.keys[i]; i++) {
+      for (int g = 0; g < group; g++) s.scores[g * s.score_stride + i] = kNegativeInfinity;
+    }
   }
+}
+
+static bool seen_by_group(const RowsScratch& s, int group, int64_t i) {
+  float total = 0;
+  for (int g = 0; g < group; g++) total += s.scores[g * s.score_stride + i];
+  return total > 0;
+}
+
+// Adds weights x V. Where keys may be hidden from all heads, those are left out: they may hold NaN.
+static void block_values(const AttentionProblem& problem, const Sequence& sequence, int kv_head, int head, int group,
+                         const KeyBlock& block, const RowsScratch& s) {
+  const RowsProduct accumulate = accumulate_rows_for(problem.value.element, group);
+  const int64_t count = block.end - block.begin, offset = kv_head * problem.value.head_stride;
+  const bool any_hidden = problem.bias.data || !block.mapped;
+  const Ahead ahead = next_keys(problem, problem.value, sequence, kv_head, block.begin, block.end, block.last);
+  for (int64_t i = 0; i < count;) {
+    int64_t next = any_hidden ? i : count;
+    while (next < count && seen_by_group(s, group, next)) next++;
+    if (next > i) {
+      accumulate(s.scores + i, s.score_stride, s.values + i, offset, next - i, problem.v_head_size,
+                 s.sums + head * s.value_width, s.value_width, {ahead.data + i * ahead.bytes, ahead.bytes});
+    }
+    for (i = next; i < count && !seen_by_group(s, group, i); i++) {
+    }
+  }
+}
+
+// One block for the heads [head, head + group) of K/V head `kv_head`.
+static void attend_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head, int head,
+                         int group, const KeyBlock& block, const RowsScratch& s) {
+  block_scores(problem, sequence, kv_head, head, group, block, s);
+  const int64_t count = block.end - block.begin;
   bool any_visible = false;
   for (int g = 0; g < group; g++) {
     float* scores = s.scores + g * s.score_stride;
     if (transforms_logits(problem)) {
-      transform_logits(problem, sequence.index, head + g, row, begin, scores, count);
+      transform_logits(problem, sequence.index, head + g, row, block.begin, scores, count);
     }
     any_visible |= online_softmax(scores, count, s.maxima[head + g], s.denominators[head + g],
                                   s.sums + (head + g) * s.value_width, s.value_width);
   }
-  if (!any_visible) return;
-  const RowsProduct accumulate = accumulate_rows_for(problem.value.element, group);
-  const Ahead values = next_keys(problem, problem.value, sequence, kv_head, begin, end, last);
-  for (int64_t t = begin; t < end;) {
-    Run run = run_at(problem.value, problem.addressing, sequence.index, kv_head, t, end);
-    if (any_hidden && run.data) {
-      // Hidden rows may hold NaN: leave them out, and join only neighbours that some head sees.
-      int64_t seen = 0, i = t - begin;
-      for (; seen < run.count; seen++, i++) {
-        float largest_weight = 0;
-        for (int g = 0; g < group; g++) largest_weight += s.scores[g * s.score_stride + i];
-        if (largest_weight == 0) break;
-      }
-      if (seen == 0) {
-        t++;
-        continue;
-      }
-      run.count = seen;
-    }
-    if (run.data) {
-      accumulate(s.scores + (t - begin), s.score_stride, run.data, problem.value.row_stride, run.count,
-                 problem.v_head_size, s.sums + head * s.value_width, s.value_width,
-                 {values.data + (t - begin) * values.bytes, values.bytes});
-    }
-    t += run.count;
-  }
+  if (any_visible) block_values(problem, sequence, kv_head, head, group, block, s);
 }
 
 static void attend_head_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head,
-                              int64_t begin, int64_t end, int64_t last, const RowsScratch& s) {
+                              const KeyBlock& block, const RowsScratch& s) {
   for (int done = 0; done < problem.group;) {
     const int group = heads_together(problem.group - done);
-    attend_block(problem, sequence, row, kv_head, kv_head * problem.group + done, group, begin, end, last, s);
+    attend_block(problem, sequence, row, kv_head, kv_head * problem.group + done, group, block, s);
     done += group;
   }
 }
@@ -156,14 +175,16 @@ static void attend_rows(const AttentionProblem& problem, const AttentionTask& ta
     const int64_t begin = larger(span.begin, task.begin), end = smaller(span.end, task.end);
     if (heads_inside) {
       for (int64_t t = begin; t < end; t += kv_block) {
+        const KeyBlock block = list_block(problem, task.sequence, t, smaller(end, t + kv_block), end, s);
         for (int head = task.head_begin; head < task.head_end; head++) {
-          attend_head_block(problem, task.sequence, row, head, t, smaller(end, t + kv_block), end, s);
+          attend_head_block(problem, task.sequence, row, head, block, s);
         }
       }
     } else {
       for (int head = task.head_begin; head < task.head_end; head++) {
         for (int64_t t = begin; t < end; t += kv_block) {
-          attend_head_block(problem, task.sequence, row, head, t, smaller(end, t + kv_block), end, s);
+          const KeyBlock block = list_block(problem, task.sequence, t, smaller(end, t + kv_block), end, s);
+          attend_head_block(problem, task.sequence, row, head, block, s);
         }
       }
     }

@@ -1,4 +1,4 @@
-// Products of stored rows with a few query heads: q.k for a run of rows, and the sum of weighted rows. A row is converted
+// Products of stored rows with a few query heads: q.k for a list of rows, and the sum of weighted rows. A row is converted
 // once for all heads of a group; sums stay in registers.
 #pragma once
 
@@ -14,15 +14,15 @@ PAGELOOM_INLINE void prefetch(const char* data, int64_t bytes) {
   for (int64_t offset = 0; offset < bytes; offset += 64) __builtin_prefetch(data + offset, 0, 3);
 }
 
-// scores[g * score_stride + r] = q[g] . row r, in unit order, for `count` rows `stride` bytes apart.
+// scores[g * score_stride + r] = q[g] . row r, in unit order, for `count` rows, each `offset` bytes after rows[r].
 template <class Store, int G>
-static void dot_rows(const float* q, int64_t q_stride, const char* data, int64_t stride, int64_t count, int channels,
-                     float* scores, int64_t score_stride, Ahead ahead) {
+static void dot_rows(const float* q, int64_t q_stride, const char* const* rows, int64_t offset, int64_t count,
+                     int channels, float* scores, int64_t score_stride, Ahead ahead) {
   constexpr int kRows = kDots / G;
   const int whole = channels / kUnit, rest = channels % kUnit, unit_bytes = Store::bytes(kUnit);
   for (int64_t first = 0; first < count; first += kRows) {
     const char* row[kRows];
-    for (int r = 0; r < kRows; r++) row[r] = data + smaller(first + r, count - 1) * stride;
+    for (int r = 0; r < kRows; r++) row[r] = rows[smaller(first + r, count - 1)] + offset;
     prefetch(ahead.data + first * ahead.bytes, kRows * ahead.bytes);
     Vec sums[kDots];
     for (int i = 0; i < kDots; i++) sums[i] = zero();
@@ -68,15 +68,16 @@ static void dot_rows(const float* q, int64_t q_stride, const char* data, int64_t
   }
 }
 
-// `Units` units of the output of G heads, over all rows of a run.
+// `Units` units of the output of G heads, over all rows.
 template <class Store, int G, int Units, bool Whole>
-PAGELOOM_INLINE void accumulate_units(const float* weights, int64_t weight_stride, const char* data, int64_t stride,
-                                      int64_t count, int channels, float* out, int64_t out_stride, Ahead ahead) {
+PAGELOOM_INLINE void accumulate_units(const float* weights, int64_t weight_stride, const char* const* rows,
+                                      int64_t offset, int64_t count, int channels, float* out, int64_t out_stride, Ahead ahead) {
   Vec sums[G][2 * Units];
   for (int g = 0; g < G; g++) {
     for (int c = 0; c < 2 * Units; c++) sums[g][c] = load(out + g * out_stride + c * kLanes);
   }
-  for (int64_t r = 0; r < count; r++, data += stride) {
+  for (int64_t r = 0; r < count; r++) {
+    const char* data = rows[r] + offset;
     prefetch(ahead.data + r * ahead.bytes, ahead.bytes);
 #pragma GCC unroll 8
     for (int u = 0; u < Units; u++) {
@@ -101,28 +102,28 @@ PAGELOOM_INLINE void accumulate_units(const float* weights, int64_t weight_strid
 
 // out[g * out_stride ...] += sum over rows r of weights[g * weight_stride + r] * row r, in unit order.
 template <class Store, int G>
-static void accumulate_rows(const float* weights, int64_t weight_stride, const char* data, int64_t stride, int64_t count,
-                            int channels, float* out, int64_t out_stride, Ahead ahead) {
+static void accumulate_rows(const float* weights, int64_t weight_stride, const char* const* rows, int64_t offset,
+                            int64_t count, int channels, float* out, int64_t out_stride, Ahead ahead) {
   constexpr int kWide = kDots / (2 * G) >= 4 ? 4 : kDots / (2 * G);
   const int whole = channels / kUnit, rest = channels % kUnit;
   int unit = 0;
   for (; unit + kWide <= whole; unit += kWide) {
-    accumulate_units<Store, G, kWide, true>(weights, weight_stride, data + unit * Store::bytes(kUnit), stride, count, kUnit,
+    accumulate_units<Store, G, kWide, true>(weights, weight_stride, rows, offset + unit * Store::bytes(kUnit), count, kUnit,
                                             out + unit * kUnit, out_stride, ahead);
     ahead.bytes = 0;
   }
   for (; unit < whole; unit++) {
-    accumulate_units<Store, G, 1, true>(weights, weight_stride, data + unit * Store::bytes(kUnit), stride, count, kUnit,
+    accumulate_units<Store, G, 1, true>(weights, weight_stride, rows, offset + unit * Store::bytes(kUnit), count, kUnit,
                                         out + unit * kUnit, out_stride, ahead);
     ahead.bytes = 0;
   }
   if (rest) {
-    accumulate_units<Store, G, 1, false>(weights, weight_stride, data + whole * Store::bytes(kUnit), stride, count, rest,
+    accumulate_units<Store, G, 1, false>(weights, weight_stride, rows, offset + whole * Store::bytes(kUnit), count, rest,
                                          out + whole * kUnit, out_stride, ahead);
   }
 }
 
-using RowsProduct = void (*)(const float*, int64_t, const char*, int64_t, int64_t, int, float*, int64_t, Ahead);
+using RowsProduct = void (*)(const float*, int64_t, const char* const*, int64_t, int64_t, int, float*, int64_t, Ahead);
 
 template <class Store>
 static RowsProduct dot_rows_for(int group) {
