@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 from pageloom.engine.engine import RequestHandle
 from pageloom.engine.events import Event, FinishEvent
@@ -26,6 +27,8 @@ class EngineHost:
         self._model = model
         self._capacity = model.runner.limits.max_sequences + max_queue
         self._send = send
+        longest = max(len(model.tokenizer.token_bytes(token)) for token in range(model.tokenizer.vocab_size))
+        self._most_prompt_bytes = model.context_length * longest
         self._outbox: Parcel = []
         self._sizes: dict[int, int] = {}
         self._handles: dict[int, list[RequestHandle]] = {}
@@ -80,10 +83,20 @@ class EngineHost:
         return self._model.stats()
 
     def _encode(self, jobs: Sequence[Job]) -> list[list[int]]:
-        """The prompts' token ids; the jobs of one prompt, which follow each other, are encoded once."""
+        """The prompts' token ids; the jobs of one prompt, which follow each other, are encoded once.
+
+        Raises `CapacityExceeded` for a text that no number of tokens within the context could be, before the time that
+        its tokens would take, and as `LanguageModel.encode_job` does.
+        """
         prompts: list[list[int]] = []
         for before, job in zip([None, *jobs], jobs, strict=False):
             same = before is not None and replace(job, index=before.index, sampling=before.sampling) == before
+            if not same and (size := _text_bytes(job)) > self._most_prompt_bytes:
+                raise CapacityExceeded(
+                    f"the prompt has {size} bytes of text; the context of {self._model.context_length} tokens holds at "
+                    f"most {self._most_prompt_bytes}. Shorten the prompt",
+                    param="prompt",
+                )
             prompts.append(prompts[-1] if same else self._model.encode_job(job))
         return prompts
 
@@ -103,3 +116,13 @@ class EngineHost:
     def _flush(self) -> None:
         parcel, self._outbox = self._outbox, []
         self._send(parcel)
+
+
+def _text_bytes(job: Job) -> int:
+    """Bytes of the texts that a job's prompt is made of."""
+    texts = [job.prompt]
+    for message in job.messages:
+        content = message["content"]
+        parts = [{"text": content}] if isinstance(content, str) else cast(list[dict[str, str]], content)
+        texts += [part["text"] for part in parts]
+    return sum(len(text.encode()) for text in texts)

@@ -49,7 +49,13 @@ class BatchRunner:
     async def _feed(self) -> None:
         while True:
             self._wake.clear()
-            for row in await self._next_rows():
+            try:
+                rows = await self._next_rows()
+            except sqlite3.Error as error:
+                log.error("the rows of batches could not be read", exc_info=error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            for row in rows:
                 task = asyncio.ensure_future(self._serve(row))
                 self._running[row.key] = task
                 task.add_done_callback(functools.partial(self._ended, row.key))
