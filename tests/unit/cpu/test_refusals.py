@@ -30,6 +30,7 @@ from tests.unit.attention.test_bad_paged_calls import (
 
 CASES = {case.name: case for case in all_cases(quick=True)}
 OPERATORS = CpuOperators()
+SLOWEST = {"level": "scalar"} if OPERATORS.level else {}
 
 
 def zeros(infos: Mapping[str, TensorInfo | None]) -> dict[str, Array]:
@@ -264,3 +265,10 @@ def test_an_instruction_set_of_another_machine_is_refused_with_its_reason() -> N
     error = raised(lambda: CpuOperators(level="neon"), NotSupported)
     assert error.param == "level"
     assert "level neon cannot be used: " in error.message
+
+
+@pytest.mark.parametrize("name", ["bf16", "int8-query"])
+def test_approximate_products_are_refused_where_no_kernel_does_them(name: str) -> None:
+    error = raised(lambda: CpuOperators(approximate=name, **SLOWEST), NotSupported)
+    assert error.param == "approximate"
+    assert f"approximate {name} cannot be used" in error.message

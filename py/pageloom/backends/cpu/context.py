@@ -19,7 +19,8 @@ class CpuContext:
     """`level` is the instruction set that runs; None without kernels, and `why_no_kernels` then says why.
     `kernel_options` are keywords of every bound kernel, `attention_options` those of attention.
 
-    Raises `NotSupported` for an instruction set that this CPU, this build, or a machine without the kernels lacks.
+    Raises `NotSupported` for an instruction set, or approximate products, that this CPU, this build, or a machine
+    without the kernels lacks.
     """
 
     def __init__(self, options: CpuOptions) -> None:
@@ -27,11 +28,28 @@ class CpuContext:
         self.why_no_kernels = why_no_kernels()
         self.level = _level(options, self.why_no_kernels)
         self.kernel_options: dict[str, Any] = {"level": self.level, "threads": options.num_threads}
-        self.attention_options = self.kernel_options | _approximation(options)
+        self.attention_options = self.kernel_options | _approximation(options, self.level, self.why_no_kernels)
 
 
-def _approximation(options: CpuOptions) -> dict[str, str]:
-    return {} if options.approximate is None else {"approximation": _KERNEL_WORDS[options.approximate]}
+def _approximation(options: CpuOptions, level: Level | None, missing: str | None) -> dict[str, str]:
+    """The keyword that asks for approximate products; raises `NotSupported` where `level` has none of that name."""
+    if options.approximate is None:
+        return {}
+    if missing is not None:
+        raise NotSupported(f"approximate {options.approximate} cannot be used: {missing}", param="approximate")
+    import numpy as np  # noqa: PLC0415 - the kernels need it
+    import pageloom_cpu  # noqa: PLC0415 - optional
+
+    asked = {"approximation": _KERNEL_WORDS[options.approximate]}
+    row, codes, scale = np.zeros((1, 1, 1, 64), np.float32), np.zeros((1, 1, 1, 64), np.int8), np.ones(1, np.float32)
+    scales = {"k_scale": scale, "v_scale": scale}
+    one = pageloom_cpu.Sequences(1, 1, total=1)
+    try:
+        pageloom_cpu.Attention(one, row, row.copy(), codes, codes, scale=1.0, level=level, **scales, **asked)  # type: ignore[arg-type]
+    except ValueError as error:
+        reason = f"approximate {options.approximate} cannot be used on level {level}: {error}"
+        raise NotSupported(reason, param="approximate") from error
+    return asked
 
 
 def why_no_kernels() -> str | None:
