@@ -23,7 +23,7 @@ void require_shape(const View& view, const std::vector<int64_t>& shape, const st
 }
 
 void require_contiguous_channels(const View& view) {
-  require(view.shape.back() < 2 || view.strides.back() == (view.dtype.bits + 7) / 8,
+  require(view.size() == 0 || view.shape.back() < 2 || view.strides.back() == (view.dtype.bits + 7) / 8,
           view.name + " must have the elements of its last axis next to each other");
 }
 

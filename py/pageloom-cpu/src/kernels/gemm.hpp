@@ -9,7 +9,7 @@ static void multiply_tile(int64_t depth, const float* a, int64_t stride, const f
 #pragma GCC unroll 12
   for (int i = 0; i < M; i++) {
 #pragma GCC unroll 2
-    for (int n = 0; n < N; n++) sums[i][n] = Accumulate ? load(c + (i * N + n) * kLanes) : zero();
+    for (int n = 0; n < N; n++) sums[i][n] = zero();
   }
   const int64_t row = Transposed ? 1 : stride, step = Transposed ? stride : 1;
   for (int64_t k = 0; k < depth; k++) {
@@ -27,17 +27,28 @@ static void multiply_tile(int64_t depth, const float* a, int64_t stride, const f
 #pragma GCC unroll 12
   for (int i = 0; i < M; i++) {
 #pragma GCC unroll 2
-    for (int n = 0; n < N; n++) store(c + (i * N + n) * kLanes, sums[i][n]);
+    for (int n = 0; n < N; n++) {
+      float* place = c + (i * N + n) * kLanes;
+      store(place, Accumulate ? add(load(place), sums[i][n]) : sums[i][n]);
+    }
   }
 }
+
+// A sum of n terms one after the other is off by about n roundings: long sums are made of parts this long.
+constexpr int64_t kSumLength = 32;
 
 // `rows` rows of c in tiles of M, the rest in smaller ones.
 template <int M, int N, bool Transposed, bool Accumulate>
 static void multiply(int64_t rows, int64_t depth, const float* a, int64_t stride, const float* b, float* c) {
-  const int64_t row = Transposed ? 1 : stride;
+  const int64_t row = Transposed ? 1 : stride, step = Transposed ? stride : 1;
   int64_t i = 0;
   for (; i + M <= rows; i += M) {
-    multiply_tile<M, N, Transposed, Accumulate>(depth, a + i * row, stride, b, c + i * N * kLanes);
+    const float* tile = a + i * row;
+    float* out = c + i * N * kLanes;
+    multiply_tile<M, N, Transposed, Accumulate>(smaller(depth, kSumLength), tile, stride, b, out);
+    for (int64_t k = kSumLength; k < depth; k += kSumLength) {
+      multiply_tile<M, N, Transposed, true>(smaller(depth - k, kSumLength), tile + k * step, stride, b + k * N * kLanes, out);
+    }
   }
   if constexpr (M > 1) {
     if (i < rows) {
