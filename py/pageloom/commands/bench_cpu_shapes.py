@@ -60,13 +60,12 @@ def shapes(parts: tuple[Part, ...], *, quick: bool) -> Iterator[CpuShape]:
 
 
 def _decode() -> Iterator[CpuShape]:
-    for heads, int8_wanted in (((16, 8), 3.0), ((4, 4), 1.7)):
-        for total in (512, 2048, 8192):
-            for storage in BITS:
-                wanted = int8_wanted if storage.startswith("int8") else 4.0 if storage.startswith("int4") else 1.2
-                if heads == (4, 4) and not storage.startswith("int8"):
-                    wanted = 1.2 if storage == "float32" else 1.7
-                yield CpuShape("decode", 1, total, *heads, storage, wanted=wanted)
+    wanted = {"float32": 1.2, "int8": 3.0, "int4": 4.0}
+    for total in (512, 2048, 8192):
+        for storage in BITS:
+            yield CpuShape("decode", 1, total, 16, 8, storage, wanted=wanted[storage.split()[0]])
+        for storage in BITS:
+            yield CpuShape("decode", 1, total, 4, 4, storage, wanted=1.7 if storage.startswith("int8") else None)
 
 
 def _paged() -> Iterator[CpuShape]:
