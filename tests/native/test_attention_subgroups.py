@@ -105,8 +105,8 @@ CASES_OF_SUBGROUPS = [
 
 @pytest.mark.parametrize("name", CASES_OF_SUBGROUPS)
 async def test_a_case_of_the_matrix(device: Device, driver: str, name: str) -> None:
-    if driver == "lavapipe" and "decode" not in name:
-        pytest.skip("lavapipe takes most of a minute to compile the prefill program")
+    if driver == "lavapipe":
+        pytest.skip("lavapipe takes most of a minute to compile the programs of a call")
     await assert_case_passes(device, WebGpuOperators(device), CASES[name], "direct-gpu")
 
 
