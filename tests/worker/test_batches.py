@@ -75,6 +75,7 @@ def test_rows_that_cannot_be_served_are_errors_and_the_others_are_answered(clien
         (json.dumps(row("a", stream=True)).encode(), 1, "stream"),
         (b"\n".join([json.dumps(row("a")).encode()] * 2), 2, "custom_id"),
         (b"\xff\xff", 1, None),
+        (json.dumps(row("half a pair: \ud83d")).encode(), 1, None),
     ],
 )
 def test_a_file_with_a_line_that_is_no_request_fails_as_a_whole_and_says_where(

@@ -57,9 +57,10 @@ async def read_json(request: Request, max_bytes: int, seconds: float) -> dict[st
 
 
 def parse_json_object(text: bytes | str) -> dict[str, Any]:
-    """The object that `text` is. Raises `InvalidArgument` for any other text."""
+    """The object that `text` is, its strings valid Unicode. Raises `InvalidArgument` for any other text."""
     try:
         parsed = json.loads(text, parse_constant=_refuse_constant)
+        json.dumps(parsed, ensure_ascii=False).encode()  # an escape may be half of a surrogate pair
     except RecursionError as error:
         raise InvalidArgument("the JSON is nested too deep") from error
     except ValueError as error:

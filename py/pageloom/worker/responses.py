@@ -27,8 +27,6 @@ RETRY_SECONDS = 1
 
 
 class JsonResponse(Response):
-    """JSON as it stands; half of a surrogate pair, which a client may have sent, stays an escape."""
-
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
@@ -37,8 +35,7 @@ class JsonResponse(Response):
 
 def encode_json(content: object) -> bytes:
     """Compact JSON in UTF-8. Raises `ValueError` for numbers that JSON does not have."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode(errors="backslashreplace")
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def error_response(error: PageloomError) -> Response:
