@@ -9,12 +9,16 @@ from typing import Any
 import torch
 
 from pageloom.attention.cache_storage import CacheStorage
+from pageloom.backends.cuda.availability import is_interpreted
 from pageloom.backends.cuda.geometry import Geometry, Tile, parts_of, power_of_two, value_parts
 from pageloom.backends.cuda.plans import Plan
 from pageloom.backends.cuda.tensors import TORCH_DTYPES
 
 SEARCHED_AT_ONCE = (64, 1024)
 """Sequences that a program compares with its token in one step: few, or many."""
+PREFETCH_UNIT = 16
+PAIRED_BYTES = 8
+"""Bits of the codes that are loaded two at a time, so that strides count pairs."""
 _KINDS = {"int8": "int8", "int4": "int4", "float8e4m3fn": "float8"}
 
 
@@ -172,14 +176,16 @@ def attend(
     if not fused:
         prologue |= {"NORM": False, "ROTARY": "none", "ROTARY_DIM": 0, "ROTARY_OFFSET": 0}
     q, o, k, v = query_strides, call.output_strides, call.key_strides, call.value_strides
+    if values.paired == PAIRED_BYTES:
+        v = Strides(v.batch // 2, v.row // 2, v.head // 2)
     attend_kernel[(units * tile.splits,)](
         query, call.key, call.value, call.key_cache, call.value_cache, call.output, call.log_sum_exp,
         partials, statistics, counters, flags,
         call.starts, call.lengths, call.query_lengths, call.table, get("cos_cache"), get("sin_cache"),
         get("q_norm_weight"), get("k_norm_weight"), get("k_scale"),
         get("k_scale") if geometry.latent else get("v_scale"), get("head_sink"),
-        call.num_tokens, call.sequences, call.rows, call.limit, call.fixed_past, call.columns, call.num_blocks,
-        call.cos_rows, tiles, q.batch, q.row, q.head, o.batch, o.row, o.head, call.kv_row,
+        call.num_tokens, call.sequences, call.rows if flags is None else call.query_bound, call.limit, call.fixed_past,
+        call.columns, call.num_blocks, call.cos_rows, tiles, q.batch, q.row, q.head, o.batch, o.row, o.head, call.kv_row,
         k.batch, k.row, k.head, v.batch, v.row, v.head,
         geometry.scale, geometry.softcap, geometry.q_epsilon, geometry.k_epsilon, geometry.kv_num_heads, geometry.window,
         geometry.block_shift,
@@ -198,42 +204,56 @@ def attend(
         SINK=geometry.sink,
         HAS_LOG_SUM_EXP=call.log_sum_exp is not None,
         ONLY_FLAGGED=flags is not None,
+        AHEAD=0 if is_interpreted() else tile.ahead,
+        ASSEMBLY=not is_interpreted(),
+        K_BYTES=_prefetched_bytes(call.key_cache, geometry.key_storage.row_width(geometry.head_size)),
+        V_BYTES=_prefetched_bytes(call.value_cache, geometry.value_storage.row_width(geometry.v_head_size)),
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
-        maxnreg=tile.max_registers or None,
     )  # fmt: skip
+
+
+def _prefetched_bytes(cache: torch.Tensor, width: int) -> int:
+    """Of one row, in the units that the instruction takes."""
+    return cache.itemsize * width // PREFETCH_UNIT * PREFETCH_UNIT
 
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """Pages gathered: K and V `[B, kv_bound, kv_num_heads, ...]` (the inputs' own tensors where nothing was gathered),
-    keys int32[B] of each sequence, and the sequences, int32[B] not 0, that the gathered tensors do not stand for."""
+    """K and V of each sequence in a row, `[B, kv_bound, kv_num_heads, ...]`; keys int32[B] of each sequence; and the
+    sequences, int32[B] not 0, that these tensors do not stand for."""
 
     key: torch.Tensor
     value: torch.Tensor
     lengths: torch.Tensor
     flags: torch.Tensor
 
+    @classmethod
+    def fresh(cls, call: Cached, key: torch.Tensor, value: torch.Tensor) -> Dense:
+        """Over tensors that are in a row as they are."""
+        lengths, flags = torch.empty((2, call.sequences), dtype=torch.int32, device=key.device)
+        return cls(key, value, lengths, flags)
 
-def gather(geometry: Geometry, call: Cached, fresh: tuple[torch.Tensor, torch.Tensor] | None) -> Dense:
-    """K and V of each sequence in a row; with `fresh`, those are K and V already, and only lengths and flags are found."""
+    @classmethod
+    def of_pages(cls, geometry: Geometry, call: Cached) -> Dense:
+        """Over new tensors, to be filled."""
+        shape = (2, call.sequences, call.kv_bound, geometry.kv_num_heads, geometry.head_size)
+        key, value = torch.empty(shape, dtype=TORCH_DTYPES[geometry.dtype], device=call.output.device)
+        return cls.fresh(call, key, value)
+
+
+def gather(geometry: Geometry, call: Cached, dense: Dense, *, copies: bool) -> None:
+    """Find the lengths and flags of `dense` and, where it `copies`, fill K and V from the pages."""
     from pageloom.backends.cuda.kernels.gather import gather_kernel  # noqa: PLC0415 - Triton is optional
 
-    device = call.output.device
-    lengths, flags = (torch.empty(call.sequences, dtype=torch.int32, device=device) for _ in range(2))
     width = geometry.kv_num_heads * geometry.head_size
-    if fresh is None:
-        shape = (call.sequences, call.kv_bound, geometry.kv_num_heads, geometry.head_size)
-        key, value = (torch.empty(shape, dtype=TORCH_DTYPES[geometry.dtype], device=device) for _ in range(2))
-    else:
-        key, value = fresh
     block_n = max(1, min(16, 8192 // power_of_two(width)))
-    chunks = 1 if fresh is not None else -(-call.kv_bound // block_n)
+    chunks = -(-call.kv_bound // block_n) if copies else 1
     k, v = call.key_strides, call.value_strides
     gather_kernel[(call.sequences, chunks)](
-        call.key_cache, call.value_cache, key, value, lengths, flags, call.starts, call.lengths, call.table,
-        call.num_tokens, call.limit, call.columns, call.num_blocks, call.kv_bound, k.batch, k.row, v.batch, v.row,
+        call.key_cache, call.value_cache, dense.key, dense.value, dense.lengths, dense.flags,
+        call.starts, call.lengths, call.table,
+        call.num_tokens, call.query_bound, call.limit, call.columns, call.num_blocks, call.kv_bound, k.batch, k.row, v.batch, v.row,
         geometry.block_shift, WIDTH=width, WIDTH_BLOCK=power_of_two(width), BLOCK_N=block_n,
-        COLUMNS_BLOCK=min(1024, power_of_two(call.columns, 2)), GATHERS=fresh is None, num_warps=4,
+        COLUMNS_BLOCK=min(1024, power_of_two(call.columns, 2)), GATHERS=copies, num_warps=4,
     )  # fmt: skip
-    return Dense(key, value, lengths, flags)

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 
 import torch
 
-from pageloom.backends.cuda.attend import Cached, Strides, append, attend, gather
+from pageloom.backends.cuda.attend import Cached, Dense, Strides, append, attend, gather
 from pageloom.backends.cuda.context import Context
-from pageloom.backends.cuda.cudnn_sdpa import SdpaForm, run_sdpa, why_not_cudnn
-from pageloom.backends.cuda.geometry import Geometry, tile_of
+from pageloom.backends.cuda.cudnn_sdpa import Causal, SdpaForm, run_sdpa, why_not_cudnn
+from pageloom.backends.cuda.geometry import Geometry, Tile, tile_of
 from pageloom.backends.cuda.operator import Prepared
 from pageloom.backends.cuda.plans import Plan
+from pageloom.backends.cuda.streams import join_side_stream, side_stream
 from pageloom.backends.cuda.tiers import Tier
 
 FUSED_ROWS = 64
@@ -84,15 +85,12 @@ class CachedCall(Prepared):
     def run_cached(self, tier: Tier, plan: Plan, call: Cached) -> None:
         """Queue the call on `tier`."""
         geometry = self.geometry
-        tile = tile_of(
-            geometry,
-            sequences=call.sequences,
-            query_bound=call.query_bound,
-            kv_bound=call.kv_bound,
-            multiprocessors=self._context.facts.multiprocessors,
-        )
+        tile = self._tile(call)
         if tier == "fused":
             attend(geometry, call, call.query, call.query_strides, tile, plan, fused=True)
+            return
+        if tier == "cudnn" and self._fresh(call):
+            self._attend_fresh(call, plan)
             return
         query = append(geometry, call)
         strides = call.query_strides
@@ -112,16 +110,37 @@ class CachedCall(Prepared):
         """Attention of cuDNN over a cache that is not paged."""
         raise NotImplementedError
 
+    def _fresh(self, call: Cached) -> bool:
+        """Whether new K and V are all that there is to attend to, as the inputs have them."""
+        takes_inputs = not self.geometry.prepares_query and call.key is not None and call.value is not None
+        return self.geometry.block_size > 0 and self.is_fresh and takes_inputs
+
+    def _attend_fresh(self, call: Cached, plan: Plan) -> None:
+        """cuDNN over the inputs, while new K and V go to their pages; what the pages spoil is left to our kernel."""
+        key, value = call.key, call.value
+        assert key is not None  # noqa: S101 - `_fresh` says so
+        assert value is not None  # noqa: S101
+        dense = Dense.fresh(call, key, value)
+        with side_stream(call.output.device):
+            append(self.geometry, call)
+            gather(self.geometry, call, dense, copies=False)
+        self._run_sdpa(call, call.query, call.query_strides, dense, call.kv_row, plan, causal="top-left")
+        join_side_stream(call.output.device)
+        self._attend_flagged(call, call.query, call.query_strides, dense, plan)
+
     def _attend_gathered(self, call: Cached, query: torch.Tensor, strides: Strides, plan: Plan) -> None:
-        """Attention of cuDNN over gathered pages; what they cannot stand for is left to our kernel."""
-        geometry, rows = self.geometry, call.query_bound
-        fresh = None
-        if self.is_fresh and not geometry.prepares_query and call.key is not None and call.value is not None:
-            fresh = call.key, call.value
-        dense = gather(geometry, call, fresh)
-        kv_row = geometry.kv_num_heads * geometry.head_size if fresh is None else call.kv_row
+        """cuDNN over the pages gathered; what these cannot stand for is left to our kernel."""
+        dense = Dense.of_pages(self.geometry, call)
+        gather(self.geometry, call, dense, copies=True)
+        kv_row = self.geometry.kv_num_heads * self.geometry.head_size
+        self._run_sdpa(call, query, strides, dense, kv_row, plan, causal="bottom-right")
+        self._attend_flagged(call, query, strides, dense, plan)
+
+    def _run_sdpa(
+        self, call: Cached, query: torch.Tensor, strides: Strides, dense: Dense, kv_row: int, plan: Plan, causal: Causal
+    ) -> None:
+        geometry, rows, out = self.geometry, call.query_bound, call.output_strides
         kv_strides = (call.kv_bound * kv_row, geometry.head_size, kv_row)
-        out = call.output_strides
         form = SdpaForm(
             dtype=geometry.dtype,
             batch=call.sequences,
@@ -136,16 +155,20 @@ class CachedCall(Prepared):
             v_strides=kv_strides,
             o_strides=(rows * out.row, out.head, out.row),
             scale=geometry.scale,
-            causal="none" if not geometry.causal else "top-left" if fresh else "bottom-right",
-            has_lengths=fresh is None,
+            causal=causal if geometry.causal else "none",
+            has_lengths=causal == "bottom-right",
         )
         lengths = dense.lengths if form.has_lengths else None
         run_sdpa(form, plan, query, dense.key, dense.value, call.output, lengths)
-        tile = tile_of(
-            geometry,
+
+    def _attend_flagged(self, call: Cached, query: torch.Tensor, strides: Strides, dense: Dense, plan: Plan) -> None:
+        attend(self.geometry, call, query, strides, self._tile(call), plan, flags=dense.flags)
+
+    def _tile(self, call: Cached) -> Tile:
+        return tile_of(
+            self.geometry,
             sequences=call.sequences,
-            query_bound=rows,
+            query_bound=call.query_bound,
             kv_bound=call.kv_bound,
             multiprocessors=self._context.facts.multiprocessors,
         )
-        attend(geometry, call, query, strides, tile, plan, flags=dense.flags)

@@ -61,6 +61,15 @@ def why_not_cudnn(facts: DeviceFacts, dtype: DType, head_size: int, v_head_size:
     return ""
 
 
+def finite_values(value: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """`value` `[B, heads, rows, width]` with 0 beyond `lengths` int32[B], in memory of that order.
+
+    cuDNN's prefill multiplies what its mask hides with 0, under which a NaN or an infinity lives on.
+    """
+    rows = torch.arange(value.shape[2], device=value.device)
+    return torch.where((rows < lengths[:, None])[:, None, :, None], value, 0.0).contiguous()
+
+
 @dataclass(frozen=True, slots=True)
 class SdpaGraph:
     """A built graph, the places of its tensors, and the constant query lengths where it masks by lengths."""
@@ -82,7 +91,8 @@ def run_sdpa(
 ) -> None:
     """Attention into `output`, on the current stream; the graph is built once and kept in `plan`.
 
-    Rows that see no key are left to the caller. Raises `DeviceError` where cuDNN has no engine for the form.
+    Rows that see no key are left to the caller. Where there is more than one query row, what V holds beyond `lengths` is
+    multiplied with 0, so it must be finite. Raises `DeviceError` where cuDNN has no engine for the form.
     """
     device = query.device
     handle = _handle(device)

@@ -68,12 +68,12 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How the channels of a row go into tensor-core tiles: `first` and `rest` lanes; `paired` for int4, whose parts are
-    the even and the odd channels."""
+    """How the channels of a row go into tensor-core tiles: `first` and `rest` lanes; `paired` is the bits of a code whose
+    parts are the even and the odd channels, or 0."""
 
     first: int
     rest: int
-    paired: bool
+    paired: int
 
     @property
     def count(self) -> int:
@@ -83,7 +83,7 @@ class Parts:
 @dataclass(frozen=True, slots=True)
 class Tile:
     """The shape of the attention kernel's work: query rows and keys of a step, splits of the keys, rows that splits leave
-    behind, and how a program is laid out; `max_registers` of a thread, 0 for as many as it wants."""
+    behind, and how a program is laid out; `ahead` counts the steps whose keys are asked of the L2 cache in advance."""
 
     block_m: int
     block_n: int
@@ -91,7 +91,7 @@ class Tile:
     rows: int
     num_warps: int
     num_stages: int
-    max_registers: int = 0
+    ahead: int = 0
 
 
 def power_of_two(number: int, least: int = 1) -> int:
@@ -103,17 +103,18 @@ def parts_of(width: int, storage: CacheStorage) -> Parts:
     """The parts of rows of `width` channels."""
     if storage.element == "int4":
         half = power_of_two((width + 1) // 2, SMALLEST_PART)
-        return Parts(half, half, paired=True)
+        return Parts(half, half, paired=4)
     if width > WIDEST_PART:
-        return Parts(WIDEST_PART, power_of_two(width - WIDEST_PART, SMALLEST_PART), paired=False)
-    return Parts(power_of_two(width, SMALLEST_PART), 0, paired=False)
+        return Parts(WIDEST_PART, power_of_two(width - WIDEST_PART, SMALLEST_PART), paired=0)
+    return Parts(power_of_two(width, SMALLEST_PART), 0, paired=0)
 
 
 def value_parts(geometry: Geometry) -> Parts:
-    """Of V: one part, of any width, but for int4."""
-    if geometry.value_storage.element == "int4":
-        return parts_of(geometry.v_head_size, geometry.value_storage)
-    return Parts(power_of_two(geometry.v_head_size, SMALLEST_PART), 0, paired=False)
+    """Of V: one part, of any width, but for int4 and int8."""
+    if geometry.value_storage.element in ("int4", "int8"):
+        half = power_of_two((geometry.v_head_size + 1) // 2, SMALLEST_PART)
+        return Parts(half, half, paired=4 if geometry.value_storage.element == "int4" else 8)
+    return Parts(power_of_two(geometry.v_head_size, SMALLEST_PART), 0, paired=0)
 
 
 def decode_splits(units: int, kv_bound: int, block_n: int, multiprocessors: int) -> int:

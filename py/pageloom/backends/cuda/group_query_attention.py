@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from pageloom.attention.validation import require
 from pageloom.backends.cuda.attend import Cached, Strides, append
 from pageloom.backends.cuda.cached_call import CachedCall
 from pageloom.backends.cuda.context import Context
-from pageloom.backends.cuda.cudnn_sdpa import SdpaForm, run_sdpa
+from pageloom.backends.cuda.cudnn_sdpa import Causal, SdpaForm, finite_values, run_sdpa
 from pageloom.backends.cuda.geometry import Geometry, Lengths
 from pageloom.backends.cuda.group_query_unfused import attend_unfused
 from pageloom.backends.cuda.operator import CudaOperator, Prepared
@@ -116,6 +116,10 @@ class _GroupQueryCall(CachedCall):
 
     def source(self, output: str) -> str:
         return ALIASES[output] if output in ALIASES and ALIASES[output] in self.operands else "query"
+
+    def moved(self) -> Sequence[torch.Tensor]:
+        slides = self._in_place and self._spec.sliding_window_cache
+        return [self.operands[name].tensor for name in ALIASES.values()] if slides else ()
 
     @property
     def is_fresh(self) -> bool:
@@ -257,9 +261,14 @@ class _GroupQueryCall(CachedCall):
         )
 
     def attend_dense(self, call: Cached, query: torch.Tensor, strides: Strides, plan: Plan) -> None:
-        geometry, lengths = self.geometry, call.lengths
-        k, v, o = call.key_strides, call.value_strides, call.output_strides
-        causal = "top-left" if geometry.lengths == "prompt" else "bottom-right"
+        geometry = self.geometry
+        lengths = (self.operands["seqlens_k"].tensor + 1).clamp_(0, call.limit)
+        value = call.value_cache if call.rows == 1 else finite_values(call.value_cache, lengths)
+        v_batch, v_head, v_row, _ = value.stride()
+        k, o = call.key_strides, call.output_strides
+        causal: Causal = "none"
+        if geometry.causal:
+            causal = "top-left" if geometry.lengths == "prompt" else "bottom-right"
         form = SdpaForm(
             dtype=geometry.dtype,
             batch=call.sequences,
@@ -271,14 +280,13 @@ class _GroupQueryCall(CachedCall):
             v_head_size=geometry.v_head_size,
             q_strides=(strides.batch, strides.head, strides.row),
             k_strides=(k.batch, k.head, k.row),
-            v_strides=(v.batch, v.head, v.row),
+            v_strides=(v_batch, v_head, v_row),
             o_strides=(o.batch, o.head, o.row),
             scale=geometry.scale,
-            causal=causal if geometry.causal else "none",
+            causal=causal,
             has_lengths=True,
         )
-        keys = None if lengths is None else (lengths + 1).clamp_(0, call.limit)
-        run_sdpa(form, plan, query, call.key_cache, call.value_cache, call.output, keys)
+        run_sdpa(form, plan, query, call.key_cache, value, call.output, lengths)
 
 
 def _geometry(

@@ -6,7 +6,7 @@ import torch
 
 from pageloom.attention.cache_storage import CacheStorage
 from pageloom.backends.cuda.attend import Cached, Strides, attend
-from pageloom.backends.cuda.cudnn_sdpa import SdpaForm, run_sdpa
+from pageloom.backends.cuda.cudnn_sdpa import Causal, SdpaForm, finite_values, run_sdpa
 from pageloom.backends.cuda.geometry import Geometry, power_of_two, tile_of
 from pageloom.backends.cuda.onnx_call import AttentionCall, strides
 from pageloom.backends.cuda.plans import Plan
@@ -78,9 +78,13 @@ def _strides(heads: torch.Tensor) -> Strides:
 def run_cudnn(call: AttentionCall, plan: Plan) -> None:
     """cuDNN, whose output tensor's strides say where rows of either rank go; rows that see no key are set to 0 after it."""
     spec, shape = call.spec, call.shape
-    causal = "none"
+    causal: Causal = "none"
     if spec.is_causal:
         causal = "bottom-right" if shape.has_nonpad or shape.past_length else "top-left"
+    lengths = None if call.lengths is None else call.keys().int()
+    value = call.value
+    if lengths is not None and shape.q_sequence_length > 1:
+        value = finite_values(value, lengths)
     form = SdpaForm(
         dtype=shape.dtype,
         batch=shape.batch_size,
@@ -92,14 +96,13 @@ def run_cudnn(call: AttentionCall, plan: Plan) -> None:
         v_head_size=shape.v_head_size,
         q_strides=strides(call.query),
         k_strides=strides(call.key),
-        v_strides=strides(call.value),
+        v_strides=strides(value),
         o_strides=strides(call.output),
         scale=call.scale,
-        causal=causal,  # type: ignore[arg-type]  # one of the three
+        causal=causal,
         has_lengths=shape.has_nonpad,
     )
-    lengths = None if call.lengths is None else call.keys().int()
-    run_sdpa(form, plan, call.query, call.key, call.value, call.output, lengths)
+    run_sdpa(form, plan, call.query, call.key, value, call.output, lengths)
     if lengths is not None:
         clear_hidden_rows(call, lengths)
 

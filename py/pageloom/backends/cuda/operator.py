@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -58,6 +58,10 @@ class Prepared(ABC):
     def source(self, output: str) -> str:
         """The input whose memory, host or device, decides where `output` is given."""
 
+    def moved(self) -> Sequence[torch.Tensor]:
+        """The inputs that a second run would find changed, and not run to the same end on."""
+        return ()
+
     def key(self, tier: Tier) -> Hashable:
         """Of the plan: two calls with the same key run the same kernels, compiled for the same arguments."""
         tensors = tuple(
@@ -83,7 +87,13 @@ class RecordedCall:
             self.outputs = prepared.run(explanation.tier, plan)
             plan.is_warm = True
 
-        self._submit = capture(context, step, warm_up=step).replay
+        def warm_up() -> None:
+            before = [tensor.clone() for tensor in prepared.moved()]
+            step()
+            for tensor, saved in zip(prepared.moved(), before, strict=True):
+                tensor.copy_(saved)
+
+        self._submit = capture(context, step, warm_up).replay
 
     def submit(self) -> None:
         """Queue the call once more; nothing is read back."""
@@ -127,7 +137,7 @@ class CudaOperator(ABC):
         return {name: self._given_back(prepared, name, tensor) for name, tensor in outputs.items()}
 
     def record(self, *, tier: Tier | None = None, **inputs: Any) -> RecordedCall:
-        """A call to be replayed. It runs once for its plan, so caches are written. Raises as a call does."""
+        """A call to be replayed. It runs once for its plan, so new tokens are stored. Raises as a call does."""
         prepared = self._prepared(inputs)
         return RecordedCall(self._context, prepared, self._explained(prepared, tier), self.name)
 

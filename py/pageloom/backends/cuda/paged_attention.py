@@ -105,9 +105,8 @@ class _PagedCall(CachedCall):
 
     @property
     def is_fresh(self) -> bool:
-        return (
-            self._shape.num_tokens == self._shape.batch_size * self._query_bound and self._kv_bound == self._query_bound
-        )
+        uniform = self._shape.num_tokens == self._shape.batch_size * self._query_bound
+        return uniform and self._kv_bound == self._query_bound and not self._shape.has_slot_mapping
 
     def cannot_fuse(self) -> str:
         if self._spec.latent:

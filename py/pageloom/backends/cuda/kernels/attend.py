@@ -21,30 +21,163 @@ from pageloom.backends.cuda.kernels.rows import (
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
-MERGED_AT_ONCE = tl.constexpr(4096)
+MERGED_AT_ONCE = tl.constexpr(8192)
 
 
 @triton.jit
 def part_channels(index, PART: tl.constexpr, PAIRED: tl.constexpr, FIRST: tl.constexpr):
     """The channels of part 0 or 1: even and odd ones if PAIRED, else those before FIRST and the rest."""
-    return 2 * index + PART if PAIRED else index + PART * FIRST
+    return 2 * index + PART if PAIRED > 0 else index + PART * FIRST
 
 
 @triton.jit
 def load_part(
     cache, offsets, index, seen, limit: tl.constexpr, PART: tl.constexpr, PAIRED: tl.constexpr, FIRST: tl.constexpr,
-    DTYPE: tl.constexpr,
+    DTYPE: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
-    """[N, C] numbers of DTYPE, exact: codes are not yet multiplied with their scale. What is not `seen` is 0."""
-    if PAIRED:
+    """[N, C] numbers of DTYPE, exact: codes are not yet multiplied with their scale. What is not `seen` is 0.
+
+    PAIRED is 0, or the bits of codes whose even and odd channels are apart; 8-bit ones are loaded two at a time, since
+    tensor cores' operands come out of shared memory in pieces of 16 bits.
+    """
+    if PAIRED > 0:
         mask = seen[:, None] & (2 * index < limit)[None, :]
-        packed = tl.load(cache + offsets[:, None] + index[None, :], mask=mask, other=0x88).to(tl.int32)
-        numbers = (((packed >> 4 * PART) & 15) - 8).to(tl.float32).to(DTYPE)
     else:
-        channels = index + PART * FIRST
-        mask = seen[:, None] & (channels < limit)[None, :]
-        numbers = tl.load(cache + offsets[:, None] + channels[None, :], mask=mask, other=0.0).to(DTYPE)
+        mask = seen[:, None] & ((index + PART * FIRST) < limit)[None, :]
+    if PAIRED == 4:
+        packed = tl.load(cache + offsets[:, None] + index[None, :], mask=mask, other=0x88)
+        if ASSEMBLY and DTYPE == tl.float16:
+            numbers = half_of_nibble(packed, PART)
+        else:
+            numbers = (((packed.to(tl.int32) >> 4 * PART) & 15) - 8).to(tl.float32).to(DTYPE)
+    elif PAIRED == 8:
+        pairs = cache.to(tl.pointer_type(tl.int16), bitcast=True)
+        packed = tl.load(pairs + offsets[:, None] + index[None, :], mask=mask, other=0)
+        if ASSEMBLY and DTYPE == tl.float16:
+            numbers = half_of_pair(packed, PART)
+        else:
+            code = (packed << 8) >> 8 if PART == 0 else packed >> 8
+            numbers = code.to(tl.float32).to(DTYPE)
+    else:
+        codes = tl.load(cache + offsets[:, None] + (index + PART * FIRST)[None, :], mask=mask, other=0)
+        if ASSEMBLY and codes.dtype == tl.int8 and DTYPE == tl.float16:
+            numbers = half_of_int8(codes)
+        else:
+            numbers = codes.to(DTYPE)
     return numbers
+
+
+@triton.jit
+def half_of_nibble(packed, PART: tl.constexpr):
+    """float16 of the low (PART 0) or high four bits of uint8, less 8: those bits are the low ones of the half 1024 + code."""
+    SHIFT: tl.constexpr = "0" if PART == 0 else "4"
+    return tl.inline_asm_elementwise(
+        """
+        {
+        .reg .b32 code, offset;
+        shr.u32 code, $2, """
+        + SHIFT
+        + """;
+        and.b32 code, code, 0x0f0f0f0f;
+        mov.b32 offset, 0x64086408;
+        prmt.b32 $0, code, 0x64646464, 0x4140;
+        prmt.b32 $1, code, 0x64646464, 0x4342;
+        sub.f16x2 $0, $0, offset;
+        sub.f16x2 $1, $1, offset;
+        }
+        """,
+        "=&r,=&r,r",
+        [packed],
+        dtype=tl.float16,
+        is_pure=True,
+        pack=4,
+    )
+
+
+@triton.jit
+def half_of_pair(packed, PART: tl.constexpr):
+    """float16 of the low (PART 0) or high byte of int16; see `half_of_int8`."""
+    PICK: tl.constexpr = "0x4240" if PART == 0 else "0x4341"
+    return tl.inline_asm_elementwise(
+        """
+        {
+        .reg .b32 biased, offset;
+        xor.b32 biased, $1, 0x80808080;
+        mov.b32 offset, 0x64806480;
+        prmt.b32 $0, biased, 0x64646464, """
+        + PICK
+        + """;
+        sub.f16x2 $0, $0, offset;
+        }
+        """,
+        "=&r,r",
+        [packed],
+        dtype=tl.float16,
+        is_pure=True,
+        pack=2,
+    )
+
+
+@triton.jit
+def half_of_int8(codes):
+    """float16 of int8, four at a time: the byte code + 128 is the low byte of the half 1024 + code + 128.
+
+    The conversion instruction runs at a sixteenth of this rate.
+    """
+    return tl.inline_asm_elementwise(
+        """
+        {
+        .reg .b32 biased, offset;
+        xor.b32 biased, $2, 0x80808080;
+        mov.b32 offset, 0x64806480;
+        prmt.b32 $0, biased, 0x64646464, 0x4140;
+        prmt.b32 $1, biased, 0x64646464, 0x4342;
+        sub.f16x2 $0, $0, offset;
+        sub.f16x2 $1, $1, offset;
+        }
+        """,
+        "=&r,=&r,r",
+        [codes],
+        dtype=tl.float16,
+        is_pure=True,
+        pack=4,
+    )
+
+
+@triton.jit
+def prefetch_rows(cache, offsets, seen, BYTES: tl.constexpr):
+    """Ask the L2 cache for BYTES of each row that is seen, before it is loaded."""
+    addresses = (cache + offsets).to(tl.int64)
+    tl.inline_asm_elementwise(
+        """
+        {
+        .reg .pred there;
+        setp.ne.s32 there, $3, 0;
+        @there cp.async.bulk.prefetch.L2.global [$1], $2;
+        mov.b32 $0, 0;
+        }
+        """,
+        "=r,l,r,r",
+        [addresses, tl.full(offsets.shape, BYTES, tl.int32), seen.to(tl.int32)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def ask_ahead(
+    key_cache, value_cache, table, sequence, first, begin, high, columns, num_blocks, head,
+    k_block, k_row, k_head, v_block, v_row, v_head, block_shift,
+    PAGED: tl.constexpr, BLOCK_N: tl.constexpr, K_BYTES: tl.constexpr, V_BYTES: tl.constexpr, V_UNIT: tl.constexpr,
+):  # fmt: skip
+    """Prefetch K and V of the BLOCK_N positions from `first` on."""
+    positions = first + tl.arange(0, BLOCK_N)
+    wanted = (positions >= begin) & (positions < high)
+    k_rows, seen = cache_rows(table, sequence, positions, wanted, columns, num_blocks, k_block, k_row, block_shift, PAGED)
+    v_rows, _ = cache_rows(table, sequence, positions, wanted, columns, num_blocks, v_block, v_row, block_shift, PAGED)
+    prefetch_rows(key_cache, k_rows + head * k_head, seen, K_BYTES)
+    prefetch_rows(value_cache, (v_rows + head * v_head) * V_UNIT, seen, V_BYTES)
 
 
 @triton.jit
@@ -105,29 +238,30 @@ def finish(
 
 @triton.jit
 def merge(
-    partials, statistics, active, SPLITS: tl.constexpr, ROWS: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr,
-    PART: tl.constexpr, CHUNK: tl.constexpr,
+    partials, statistics, active, ROWS: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr, PART: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """(acc of one part [ROWS, V0], top [ROWS], total [ROWS]) of the first `active` splits."""
-    split = tl.arange(0, SPLITS)
+    """(acc of one part [ROWS, V0], top [ROWS], total [ROWS]) of the first `active` splits, CHUNK of them at a time."""
     row = tl.arange(0, ROWS)
     column = tl.arange(0, V0)
-    places = split[:, None] * (2 * ROWS) + row[None, :]
-    there = (split < active)[:, None] & (row >= 0)[None, :]
-    tops = tl.load(statistics + places, mask=there, other=float("-inf"))
-    totals = tl.load(statistics + ROWS + places, mask=there, other=0.0)
-    top = tl.max(tops, 0)
-    safe = tl.where(top == float("-inf"), 0.0, top)
-    total = tl.sum(totals * tl.exp2(tops - safe[None, :]), 0)
+    top = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
     acc = tl.zeros([ROWS, V0], tl.float32)
     for first in range(0, active, CHUNK):
-        chunk = first + tl.arange(0, CHUNK)
-        present = (chunk < active)[:, None] & (row >= 0)[None, :]
-        weight = tl.load(statistics + chunk[:, None] * (2 * ROWS) + row[None, :], mask=present, other=float("-inf"))
-        weight = tl.exp2(weight - safe[None, :])
-        part = partials + ((chunk[:, None] * V_PARTS + PART) * ROWS + row[None, :]) * V0
-        values = tl.load(part[:, :, None] + column[None, None, :], mask=present[:, :, None], other=0.0)
-        acc += tl.sum(values * weight[:, :, None], 0)
+        split = first + tl.arange(0, CHUNK)
+        there = (split < active)[:, None] & (row >= 0)[None, :]
+        place = split[:, None] * (2 * ROWS) + row[None, :]
+        tops = tl.load(statistics + place, mask=there, other=float("-inf"))
+        totals = tl.load(statistics + ROWS + place, mask=there, other=0.0)
+        part = partials + ((split[:, None] * V_PARTS + PART) * ROWS + row[None, :]) * V0
+        values = tl.load(part[:, :, None] + column[None, None, :], mask=there[:, :, None], other=0.0)
+        highest = tl.maximum(top, tl.max(tops, 0))
+        safe = tl.where(highest == float("-inf"), 0.0, highest)
+        rescale = tl.exp2(top - safe)
+        weight = tl.exp2(tops - safe[None, :])
+        total = total * rescale + tl.sum(totals * weight, 0)
+        acc = acc * rescale[:, None] + tl.sum(values * weight[:, :, None], 0)
+        top = highest
     return acc, top, total
 
 
@@ -152,9 +286,13 @@ def attend_kernel(
     FUSED: tl.constexpr, UNIFORM: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, SOFTCAP: tl.constexpr,
     SINK: tl.constexpr, K_KIND: tl.constexpr, V_KIND: tl.constexpr, K_SCALED: tl.constexpr, V_SCALED: tl.constexpr,
     RECIPROCAL: tl.constexpr, NORM: tl.constexpr, ROTARY: tl.constexpr, ROTARY_DIM: tl.constexpr,
-    ROTARY_OFFSET: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr, ONLY_FLAGGED: tl.constexpr,
+    ROTARY_OFFSET: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr, ONLY_FLAGGED: tl.constexpr, AHEAD: tl.constexpr, ASSEMBLY: tl.constexpr,
+    K_BYTES: tl.constexpr, V_BYTES: tl.constexpr,
 ):  # fmt: skip
     """FUSED: each sequence has at most one new token, whose Q is prepared, and whose K and V are stored, here.
+
+    ONLY_FLAGGED: a library has computed `rows` of every sequence, one after another. Sequences whose flag is not 0 are
+    computed anew, and tokens that belong to none are set to 0.
 
     The grid is K/V heads (fastest), splits, tiles, sequences (tokens if FUSED over pages). Splits of a tile leave their
     parts in `partials` and `statistics`; the last of them to come, by `counters`, merges all.
@@ -168,9 +306,19 @@ def attend_kernel(
     sequence = program // tiles
     unit = (sequence * tiles + tile) * kv_heads + head
     if ONLY_FLAGGED:
+        owned = tl.load(starts + batch)
+        if owned < num_tokens:
+            place = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+            nominal = sequence * rows + place // GROUP
+            cleared = (place // GROUP < rows) & (nominal >= owned)
+            target = nominal.to(tl.int64) * o_row + (head * GROUP + place % GROUP) * o_head
+            index = tl.arange(0, V0)
+            tl.store(output + target[:, None] + index[None, :], tl.zeros([BLOCK_M, V0], output.dtype.element_ty),
+                     mask=cleared[:, None] & (index < VALUE_HEAD)[None, :])  # fmt: skip
         if tl.load(flags + sequence) == 0:
             return
 
+    V_UNIT: tl.constexpr = 2 if V_PAIRED == 8 else 1
     token_of_program = sequence
     if FUSED and LENGTHS == "paged" and not UNIFORM:
         sequence = sequence_of_token(sequence, starts, batch, BATCH_BLOCK)
@@ -208,6 +356,11 @@ def attend_kernel(
         return
     low = (first_block + split * blocks_each) * BLOCK_N
     high = tl.minimum(low + blocks_each * BLOCK_N, end)
+    if AHEAD > 0:
+        for first in range(low, tl.minimum(low + AHEAD * BLOCK_N, high), BLOCK_N):
+            ask_ahead(key_cache, value_cache, table, owner, first, begin, high, columns, num_blocks, head,
+                      k_block, k_row, k_head, v_block, v_row, v_head, block_shift,
+                      PAGED, BLOCK_N, K_BYTES, V_BYTES, V_UNIT)  # fmt: skip
 
     DTYPE: tl.constexpr = output.dtype.element_ty
     position = past + token
@@ -254,10 +407,11 @@ def attend_kernel(
             append_side(key + offset, head + one, (one == 0) & k_there, key_cache, k_own, k_head, k_weight, k_epsilon,
                         cos, sin, angle, k_scale, HEAD, HEAD_BLOCK, K_KIND, K_SCALED, RECIPROCAL,
                         NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
-            append_side(value + offset, head + one, (one == 0) & k_there, value_cache, v_own, v_head, k_weight,
+            append_side(value + offset, head + one, (one == 0) & k_there, value_cache, v_own * V_UNIT,
+                        v_head * V_UNIT, k_weight,
                         k_epsilon, cos, sin, angle, v_scale, HEAD, HEAD_BLOCK, V_KIND, V_SCALED, RECIPROCAL,
                         False, "none", 0, 0)  # fmt: skip
-        tl.debug_barrier()
+            tl.debug_barrier()
 
     top = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
@@ -272,12 +426,16 @@ def attend_kernel(
         v_rows, _ = cache_rows(table, owner, positions, wanted, columns, num_blocks, v_block, v_row, block_shift, PAGED)
         k_rows += head * k_head
         v_rows += head * v_head
-        k0 = load_part(key_cache, k_rows, k_index, seen, HEAD, 0, K_PAIRED, K0, DTYPE)
+        if AHEAD > 0:
+            ask_ahead(key_cache, value_cache, table, owner, first + AHEAD * BLOCK_N, begin, high, columns, num_blocks,
+                      head, k_block, k_row, k_head, v_block, v_row, v_head, block_shift,
+                      PAGED, BLOCK_N, K_BYTES, V_BYTES, V_UNIT)  # fmt: skip
+        k0 = load_part(key_cache, k_rows, k_index, seen, HEAD, 0, K_PAIRED, K0, DTYPE, ASSEMBLY)
         logits = tl.dot(q0, tl.trans(k0))
         if K_SCALED == "channel":
             logits = tl.dot(q0_low, tl.trans(k0), logits)
         if K1 > 0:
-            k1 = load_part(key_cache, k_rows, k_rest, seen, HEAD, 1, K_PAIRED, K0, DTYPE)
+            k1 = load_part(key_cache, k_rows, k_rest, seen, HEAD, 1, K_PAIRED, K0, DTYPE, ASSEMBLY)
             logits = tl.dot(q1, tl.trans(k1), logits)
             if K_SCALED == "channel":
                 logits = tl.dot(q1_low, tl.trans(k1), logits)
@@ -297,10 +455,10 @@ def attend_kernel(
         weights = tl.exp2(logits - safe[:, None])
         total = total * rescale + tl.sum(weights, 1)
         weights = weights.to(DTYPE)
-        v0 = load_part(value_cache, v_rows, v_index, seen, VALUE_HEAD, 0, V_PAIRED, V0, DTYPE)
+        v0 = load_part(value_cache, v_rows, v_index, seen, VALUE_HEAD, 0, V_PAIRED, V0, DTYPE, ASSEMBLY)
         acc0 = tl.dot(weights, v0, acc0 * rescale[:, None])
         if V_PARTS == 2:
-            v1 = load_part(value_cache, v_rows, v_index, seen, VALUE_HEAD, 1, V_PAIRED, V0, DTYPE)
+            v1 = load_part(value_cache, v_rows, v_index, seen, VALUE_HEAD, 1, V_PAIRED, V0, DTYPE, ASSEMBLY)
             acc1 = tl.dot(weights, v1, acc1 * rescale[:, None])
         top = highest
 
@@ -324,10 +482,10 @@ def attend_kernel(
             tl.store(counters + unit, 0)
             CHUNK: tl.constexpr = MERGED_AT_ONCE // (ROWS * V0) if ROWS * V0 < MERGED_AT_ONCE else 1
             STEP: tl.constexpr = CHUNK if CHUNK < SPLITS else SPLITS
-            merged0, all_top, all_total = merge(part, statistic, active, SPLITS, ROWS, V0, V_PARTS, 0, STEP)
+            merged0, all_top, all_total = merge(part, statistic, active, ROWS, V0, V_PARTS, 0, STEP)
             merged1 = merged0
             if V_PARTS == 2:
-                merged1, all_top, all_total = merge(part, statistic, active, SPLITS, ROWS, V0, V_PARTS, 1, STEP)
+                merged1, all_top, all_total = merge(part, statistic, active, ROWS, V0, V_PARTS, 1, STEP)
             kept = tile * BLOCK_M + tl.arange(0, ROWS)
             kept_token = kept // GROUP
             finish(output, log_sum_exp, merged0, merged1, all_top, all_total, kept_token, head * GROUP + kept % GROUP,

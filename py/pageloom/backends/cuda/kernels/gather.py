@@ -8,17 +8,18 @@ import triton.language as tl
 from pageloom.backends.cuda.kernels.rows import sequence_lengths
 
 
-@triton.jit(do_not_specialize=["num_tokens", "limit", "columns", "num_blocks", "bound", "block_shift"])
+@triton.jit(do_not_specialize=["num_tokens", "rows", "limit", "columns", "num_blocks", "bound", "block_shift"])
 def gather_kernel(
     key_cache, value_cache, dense_key, dense_value, dense_lengths, flags, starts, lengths, table,
-    num_tokens, limit, columns, num_blocks, bound, k_block, k_row, v_block, v_row, block_shift,
+    num_tokens, rows, limit, columns, num_blocks, bound, k_block, k_row, v_block, v_row, block_shift,
     WIDTH: tl.constexpr, WIDTH_BLOCK: tl.constexpr, BLOCK_N: tl.constexpr,
     COLUMNS_BLOCK: tl.constexpr, GATHERS: tl.constexpr,
 ):  # fmt: skip
     """Copy BLOCK_N rows of one sequence to `dense_key` and `dense_value` [B, bound, WIDTH].
 
-    `dense_lengths` gets the keys of each sequence, and 0 for one that is flagged: one that takes no part, or that an
-    unmapped page leaves a hole in. No tensor without holes stands for such a sequence, so it is left to another kernel.
+    `dense_lengths` gets the keys of each sequence, and 0 for one that is flagged: one that takes no part, that an unmapped
+    page leaves a hole in, or whose new tokens are not the `rows` that each sequence should have. No dense tensor stands
+    for such a sequence, so it is left to another kernel.
     """
     sequence = tl.program_id(0)
     chunk = tl.program_id(1)
@@ -31,7 +32,7 @@ def gather_kernel(
             column = first + tl.arange(0, COLUMNS_BLOCK)
             block = tl.load(row + column, mask=column < used, other=0)
             holes += tl.sum(((block < 0) | (block >= num_blocks)).to(tl.int32), 0)
-        flagged = (holes > 0) | (keys == 0) | (keys > bound)
+        flagged = (holes > 0) | (keys == 0) | (keys > bound) | (new != rows) | (start != sequence * rows)
         tl.store(dense_lengths + sequence, tl.where(flagged, 0, keys))
         tl.store(flags + sequence, flagged.to(tl.int32))
     if GATHERS:
