@@ -130,3 +130,23 @@ def test_lengths_around_the_edges_of_blocks(level: str, total: int) -> None:
     for count in {1, min(5, total), total}:
         run(Setup(counts=(count,), totals=(total,), key="f32", value="f32", head_size=16, heads=2), level, None)
         run(Setup(counts=(count,), totals=(total,), layout="paged", flat=True, head_size=32), level, None)
+
+
+@pytest.mark.skipif("avx512_amx" not in LEVELS, reason=f"no AMX: {pageloom_cpu.unavailable_levels().get('avx512_amx')}")
+@pytest.mark.parametrize("storage", ["int8", "int4"])
+def test_one_bfloat16_product_is_off_by_no_more_than_it_says(storage: Any) -> None:
+    """Each operand is off by at most 2^-9 of its size: a logit by that of the sum of |q||k|, a weight by twice that."""
+    setup = Setup(counts=(150,), totals=(150,), head_size=128, key=storage, value=storage)
+    built = build(setup, np.random.default_rng(11))
+    attention = pageloom_cpu.Attention(
+        pageloom_cpu.Sequences(**built.sequences), **built.arguments, level="avx512_amx", approximation="bf16"
+    )
+    assert attention.plan()["approximation"] == "bf16"
+    attention()
+    expected = attend(built.call)
+    logit_mass = np.abs(built.call.query).max() * np.abs(built.call.keys).sum(axis=-1).max() * built.call.scale
+    error = np.abs(built.output - expected.output)
+    assert (
+        error <= expected.mass[..., None] * np.expm1(2 * 2.0**-9 * logit_mass) + 2.0**-8 * expected.mass[..., None]
+    ).all()
+    assert error.max() > 1e-5, "the option is expected to give up accuracy for speed"

@@ -78,8 +78,9 @@ void set_qk_output(const View& view, const SequenceSource& source, AttentionProb
 }
 
 void set_approximation(const std::string& name, AttentionCall& call) {
-  require(name == "int8_query" || name == "bf16", "approximation is '" + name + "'; int8_query and bf16 are allowed");
-  throw std::invalid_argument("approximation '" + name + "' is not to be had on level " + call.level->name);
+  require(name == "bf16", "approximation is '" + name + "'; bf16 is allowed");
+  require(call.level->name == "avx512_amx", "approximation 'bf16' needs level avx512_amx; this call runs on " + call.level->name);
+  call.problem.approximate = true;
 }
 
 void init(BoundAttention* self, const BoundSequences& sequences, const Input& query, const Output& output,
@@ -161,7 +162,7 @@ nb::dict plan(const BoundAttention& self) {
   nb::dict result;
   result["path"] = name_of(plan.path);
   result["level"] = self.call.level->name;
-  result["approximation"] = nb::none();
+  result["approximation"] = self.call.problem.approximate ? nb::cast("bf16") : nb::none();
   result["tasks"] = plan.tasks.size();
   result["splits"] = plan.splits;
   result["threads"] = plan.threads;

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #ifdef __linux__
+#include <sys/syscall.h>
 #include <unistd.h>
 #endif
 #if defined(__x86_64__)
@@ -22,6 +23,11 @@ extern const LevelKernels kernels;
 namespace avx512 {
 extern const LevelKernels kernels;
 }
+#ifdef PAGELOOM_HAS_AMX
+namespace avx512_amx {
+extern const LevelKernels kernels;
+}
+#endif
 #elif defined(__aarch64__)
 namespace neon {
 extern const LevelKernels kernels;
@@ -33,7 +39,7 @@ namespace {
 #if defined(__x86_64__)
 struct Features {
   bool avx2 = false, fma = false, f16c = false, avx512f = false, avx512bw = false, avx512vl = false, avx512dq = false;
-  bool os_ymm = false, os_zmm = false;
+  bool amx_tile = false, amx_bf16 = false, os_ymm = false, os_zmm = false, os_tiles = false;
 };
 
 Features features() {
@@ -47,6 +53,7 @@ Features features() {
     asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     f.os_ymm = (low & 0x06) == 0x06;
     f.os_zmm = (low & 0xe6) == 0xe6;
+    f.os_tiles = (low & 0x60000) == 0x60000;
   }
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
     f.avx2 = b >> 5 & 1;
@@ -54,6 +61,8 @@ Features features() {
     f.avx512dq = b >> 17 & 1;
     f.avx512bw = b >> 30 & 1;
     f.avx512vl = b >> 31 & 1;
+    f.amx_bf16 = d >> 22 & 1;
+    f.amx_tile = d >> 24 & 1;
   }
   return f;
 }
@@ -67,6 +76,18 @@ std::string missing(std::initializer_list<std::pair<const char*, bool>> needs) {
 }
 #endif
 
+#ifdef PAGELOOM_HAS_AMX
+// The kernel keeps tiles only for a process that asked for them; using them without kills it.
+bool tiles_permitted() {
+#ifdef __linux__
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+#endif
+
 void add(std::vector<Level>& levels, const char* name, const LevelKernels& kernels, std::string why) {
   levels.push_back({name, why.empty() ? &kernels : nullptr, std::move(why)});
 }
@@ -76,14 +97,24 @@ std::vector<Level> detect() {
   add(levels, "scalar", scalar::kernels, "");
 #if defined(__x86_64__)
   const Features f = features();
+  const std::string lacks_avx512 = missing({{"AVX-512 F", f.avx512f},
+                                            {"AVX-512 BW", f.avx512bw},
+                                            {"AVX-512 VL", f.avx512vl},
+                                            {"AVX-512 DQ", f.avx512dq},
+                                            {"the AVX-512 state", f.os_zmm}});
   add(levels, "avx2", avx2::kernels,
       missing({{"AVX2", f.avx2}, {"FMA", f.fma}, {"F16C", f.f16c}, {"the AVX state", f.os_ymm}}));
-  add(levels, "avx512", avx512::kernels,
-      missing({{"AVX-512 F", f.avx512f},
-               {"AVX-512 BW", f.avx512bw},
-               {"AVX-512 VL", f.avx512vl},
-               {"AVX-512 DQ", f.avx512dq},
-               {"the AVX-512 state", f.os_zmm}}));
+  add(levels, "avx512", avx512::kernels, lacks_avx512);
+#ifdef PAGELOOM_HAS_AMX
+  std::string lacks_tiles = lacks_avx512;
+  if (lacks_tiles.empty()) {
+    lacks_tiles = missing({{"AMX-TILE", f.amx_tile}, {"AMX-BF16", f.amx_bf16}, {"the tile state", f.os_tiles}});
+  }
+  if (lacks_tiles.empty() && !tiles_permitted()) lacks_tiles = "the kernel does not permit AMX tiles (arch_prctl)";
+  add(levels, "avx512_amx", avx512_amx::kernels, lacks_tiles);
+#else
+  levels.push_back({"avx512_amx", nullptr, "the compiler that built pageloom-cpu knows no AMX"});
+#endif
 #elif defined(__aarch64__)
   add(levels, "neon", neon::kernels, "");
 #endif

@@ -12,7 +12,6 @@ constexpr int64_t kSmallCall = 400'000;
 constexpr int64_t kShortestSplit = 256;
 constexpr int64_t kKvBlock = 128;
 constexpr int64_t kTokenMajorKvBlock = 64;
-constexpr int64_t kLargestRowTile = 192;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -76,7 +75,7 @@ class Planner {
     plan_.kv_block_rows = heads_inside() ? kTokenMajorKvBlock : kKvBlock;
     plan_.kv_block_tile = std::clamp(round_down(budget / 2 / row_bytes, 16), int64_t{16}, kKvBlock);
     const int64_t rows = (budget - plan_.kv_block_tile * row_bytes) / row_bytes;
-    const int64_t lanes = std::min(kLargestRowTile, round_down(rows, kernels_.tile_rows));
+    const int64_t lanes = std::min(kernels_.most_tile_rows, round_down(rows, kernels_.tile_rows));
     plan_.row_tile = std::max<int64_t>(1, lanes / problem_.group);
   }
 

@@ -72,10 +72,10 @@ struct AttentionProblem {
   int64_t window = 0;  // 0 is off
   const char* sinks = nullptr;  // [heads]
   Element sink_element = Element::f32;
-  bool int8_query = false;  // round Q to 8 bits a row: products of int8 K are whole numbers
   Bias bias;
   LogSumExp log_sum_exp;
   QkOutput qk;
+  bool approximate = false;  // one bfloat16 product for each of float32, where the level has them
 };
 
 // Rows [row_begin, row_end) of one sequence, K/V heads [head_begin, head_end), keys [begin, end). With `partial`, the
@@ -125,7 +125,8 @@ struct AppendProblem {
 // The kernels of one instruction-set level.
 struct LevelKernels {
   int lanes;
-  int tile_rows;  // rows of a tile are worked on in multiples of this
+  int tile_rows;          // rows of a tile are worked on in multiples of this
+  int64_t most_tile_rows;  // more do not pay
   int64_t (*partial_stride)(const AttentionProblem&);
   size_t (*rows_scratch)(const AttentionProblem&, int64_t kv_block);
   size_t (*tile_scratch)(const AttentionProblem&, int64_t row_tile, int64_t kv_block);

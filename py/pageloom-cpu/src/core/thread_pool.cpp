@@ -12,7 +12,7 @@ namespace pageloom {
 namespace {
 
 // Long enough to bridge the gap between the layers of a step, short enough to leave the CPU to others.
-constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr auto kSpin = std::chrono::microseconds(100);
 
 void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)

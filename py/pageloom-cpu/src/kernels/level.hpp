@@ -13,8 +13,20 @@
 #include "kernels/quantize.hpp"
 #include "kernels/append.hpp"
 
-static const LevelKernels kKernels = {
-    kLanes,           2 * kLanes,   partial_stride,     rows_scratch_size, tile_scratch_size, attend_rows,
-    attend_naive,     naive_scratch_size, attend_tile,  merge,             append_row,        append_scratch_size,
+// A constant, so that nothing of a level runs before it is known to be able to.
+static constexpr LevelKernels kKernels = {
+    kLanes,
+    2 * kLanes,
+    192,
+    partial_stride,
+    rows_scratch_size,
+    tile_scratch_size,
+    attend_rows,
+    attend_naive,
+    naive_scratch_size,
+    attend_tile,
+    merge,
+    append_row,
+    append_scratch_size,
     quantize_row,
 };

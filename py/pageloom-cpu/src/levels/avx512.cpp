@@ -13,6 +13,6 @@ namespace {
 }  // namespace
 
 extern const LevelKernels kernels;
-const LevelKernels kernels = kKernels;
+constexpr LevelKernels kernels = kKernels;
 }  // namespace avx512
 }  // namespace pageloom

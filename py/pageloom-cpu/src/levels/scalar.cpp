@@ -12,6 +12,6 @@ namespace {
 }  // namespace
 
 extern const LevelKernels kernels;
-const LevelKernels kernels = kKernels;
+constexpr LevelKernels kernels = kKernels;
 }  // namespace scalar
 }  // namespace pageloom
