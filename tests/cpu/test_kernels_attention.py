@@ -150,3 +150,22 @@ def test_one_bfloat16_product_is_off_by_no_more_than_it_says(storage: Any) -> No
         error <= expected.mass[..., None] * np.expm1(2 * 2.0**-9 * logit_mass) + 2.0**-8 * expected.mass[..., None]
     ).all()
     assert error.max() > 1e-5, "the option is expected to give up accuracy for speed"
+
+
+@pytest.mark.parametrize("channels", [64, 128, 37])
+def test_an_8_bit_query_is_off_by_no_more_than_it_says(channels: int) -> None:
+    """Q is off by 1 / 254 of its largest channel: a logit by that times the sum of |k|, a weight by twice that."""
+    setup = Setup(totals=(150,), head_size=channels)
+    built = build(setup, np.random.default_rng(12))
+    sequences = pageloom_cpu.Sequences(**built.sequences)
+    try:
+        attention = pageloom_cpu.Attention(sequences, **built.arguments, approximation="int8_query")
+    except ValueError as error:
+        pytest.skip(str(error))
+    assert attention.plan()["approximation"] == "int8_query"
+    attention()
+    expected = attend(built.call)
+    logit = np.abs(built.call.query).max() / 254 * np.abs(built.call.keys).sum(axis=-1).max() * built.call.scale
+    error = np.abs(built.output - expected.output)
+    assert (error <= expected.mass[..., None] * np.expm1(2 * logit) + 1e-6).all()
+    assert error.max() > 1e-5, "the option is expected to give up accuracy for speed"

@@ -78,9 +78,19 @@ void set_qk_output(const View& view, const SequenceSource& source, AttentionProb
 }
 
 void set_approximation(const std::string& name, AttentionCall& call) {
-  require(name == "bf16", "approximation is '" + name + "'; bf16 is allowed");
-  require(call.level->name == "avx512_amx", "approximation 'bf16' needs level avx512_amx; this call runs on " + call.level->name);
-  call.problem.approximate = true;
+  AttentionProblem& problem = call.problem;
+  require(name == "bf16" || name == "int8_query", "approximation is '" + name + "'; bf16 and int8_query are allowed");
+  if (name == "bf16") {
+    require(call.level->name == "avx512_amx", "approximation 'bf16' needs level avx512_amx; the call runs on " + call.level->name);
+    problem.bf16_products = true;
+    return;
+  }
+  const Int8Dots int8 = int8_dots(*call.level);
+  require(int8.dots != nullptr, "approximation 'int8_query' is not to be had: " + int8.unavailable);
+  require(problem.key.element == Element::i8, "approximation 'int8_query' is given, but key_cache is not int8");
+  require(problem.head_size <= int8.most_channels, "approximation 'int8_query' takes heads of at most " +
+                                                       std::to_string(int8.most_channels) + " channels");
+  problem.int8_dots = int8.dots;
 }
 
 void init(BoundAttention* self, const BoundSequences& sequences, const Input& query, const Output& output,
@@ -162,7 +172,14 @@ nb::dict plan(const BoundAttention& self) {
   nb::dict result;
   result["path"] = name_of(plan.path);
   result["level"] = self.call.level->name;
-  result["approximation"] = self.call.problem.approximate ? nb::cast("bf16") : nb::none();
+  const AttentionProblem& problem = self.call.problem;
+  if (problem.bf16_products) {
+    result["approximation"] = "bf16";
+  } else if (problem.int8_dots) {
+    result["approximation"] = "int8_query";
+  } else {
+    result["approximation"] = nb::none();
+  }
   result["tasks"] = plan.tasks.size();
   result["splits"] = plan.splits;
   result["threads"] = plan.threads;

@@ -23,6 +23,10 @@ extern const LevelKernels kernels;
 namespace avx512 {
 extern const LevelKernels kernels;
 }
+namespace avx512_vnni {
+extern const GroupDots int8_dots;
+extern const int most_channels;
+}
 #ifdef PAGELOOM_HAS_AMX
 namespace avx512_amx {
 extern const LevelKernels kernels;
@@ -39,7 +43,7 @@ namespace {
 #if defined(__x86_64__)
 struct Features {
   bool avx2 = false, fma = false, f16c = false, avx512f = false, avx512bw = false, avx512vl = false, avx512dq = false;
-  bool amx_tile = false, amx_bf16 = false, os_ymm = false, os_zmm = false, os_tiles = false;
+  bool avx512vnni = false, amx_tile = false, amx_bf16 = false, os_ymm = false, os_zmm = false, os_tiles = false;
 };
 
 Features features() {
@@ -61,6 +65,7 @@ Features features() {
     f.avx512dq = b >> 17 & 1;
     f.avx512bw = b >> 30 & 1;
     f.avx512vl = b >> 31 & 1;
+    f.avx512vnni = c >> 11 & 1;
     f.amx_bf16 = d >> 22 & 1;
     f.amx_tile = d >> 24 & 1;
   }
@@ -146,6 +151,17 @@ const Level& find_level(const std::string& name) {
   std::string known;
   for (const Level& level : levels) known += (known.empty() ? "" : ", ") + level.name;
   throw std::invalid_argument("level is '" + name + "'; this build has " + known);
+}
+
+Int8Dots int8_dots(const Level& level) {
+#if defined(__x86_64__)
+  const std::string lacks = level.name.rfind("avx512", 0) == 0 ? missing({{"AVX-512 VNNI", features().avx512vnni}})
+                                                              : "level " + level.name + " has no such products";
+  if (lacks.empty()) return {avx512_vnni::int8_dots, avx512_vnni::most_channels, ""};
+  return {nullptr, 0, lacks};
+#else
+  return {nullptr, 0, "level " + level.name + " has no such products"};
+#endif
 }
 
 CacheSizes cache_sizes() {

@@ -62,6 +62,10 @@ struct QkOutput {
   int64_t columns = 0;
 };
 
+// scores[g * score_stride + r] = q[g] . row r for the heads of a group and `count` rows, each `offset` bytes after rows[r].
+using GroupDots = void (*)(const float* q, int64_t q_stride, int group, const char* const* rows, int64_t offset,
+                           int64_t count, int channels, float* scores, int64_t score_stride);
+
 struct AttentionProblem {
   Rows query, output;
   Cache key, value;
@@ -75,7 +79,8 @@ struct AttentionProblem {
   Bias bias;
   LogSumExp log_sum_exp;
   QkOutput qk;
-  bool approximate = false;  // one bfloat16 product for each of float32, where the level has them
+  bool bf16_products = false;  // one bfloat16 product for each of float32, in tiles
+  GroupDots int8_dots = nullptr;  // q.k of int8 rows with Q rounded to 8 bits; nullptr for float32
 };
 
 // Rows [row_begin, row_end) of one sequence, K/V heads [head_begin, head_end), keys [begin, end). With `partial`, the

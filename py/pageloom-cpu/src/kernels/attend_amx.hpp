@@ -1,6 +1,6 @@
 // Prefill on AMX over int8 and int4 caches. Codes are exact in bfloat16. A float is split by truncation into three
 // bfloat16 parts that sum to it exactly, so that three products give what one of float32 would, up to the order of the
-// sums; `approximate` keeps one part, rounded to nearest, with an error of 2^-9 relative to each operand.
+// sums; `bf16_products` keeps one part, rounded to nearest, with an error of 2^-9 relative to each operand.
 #pragma once
 
 constexpr int64_t kTileKeys = 32;        // keys that are worked on at once
@@ -23,7 +23,7 @@ PAGELOOM_INLINE bool multiplies_on_amx(const AttentionProblem& problem) {
 static AmxScratch amx_scratch(const AttentionProblem& problem, int64_t rows, int64_t kv_block, float* scratch) {
   AmxScratch s;
   s.block = (kv_block + kTileKeys - 1) / kTileKeys * kTileKeys;
-  s.parts = problem.approximate ? 1 : 3;
+  s.parts = problem.bf16_products ? 1 : 3;
   s.tile = tile_scratch<kAmxVectors>(problem, rows, s.block, scratch);
   float* next = s.tile.staging + kLanes * larger(s.tile.query_width, s.tile.value_width);
   next = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(next) + 63) / 64 * 64);

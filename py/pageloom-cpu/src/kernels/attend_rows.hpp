@@ -98,7 +98,10 @@ static void block_scores(const AttentionProblem& problem, const Sequence& sequen
   for (int64_t i = 0; i < count;) {
     int64_t next = block.mapped ? count : i;
     while (next < count && s.keys[next]) next++;
-    if (next > i) {
+    if (next > i && problem.int8_dots) {
+      problem.int8_dots(s.queries + head * s.query_width, s.query_width, group, s.keys + i, offset, next - i,
+                        problem.head_size, s.scores + i, s.score_stride);
+    } else if (next > i) {
       dots(s.queries + head * s.query_width, s.query_width, s.keys + i, offset, next - i, problem.head_size, s.scores + i,
            s.score_stride, {ahead.data + i * ahead.bytes, ahead.bytes});
     }
