@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from pageloom.backends.webgpu.device import DeviceInfo
-from pageloom.backends.webgpu.load import RunnerSettings, load_runner
-from pageloom.backends.webgpu.runner import WebGpuRunner
+from pageloom.backends.webgpu import load as webgpu
+from pageloom.engine.batch import Runner
 from pageloom.engine.core import EngineConfig
 from pageloom.engine.engine import Engine, RequestHandle
 from pageloom.engine.events import Completion, Event
+from pageloom.engine.runner_settings import RunnerSettings
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.errors import InvalidArgument, PageloomError
@@ -27,11 +27,22 @@ from pageloom.model.chat_encoding import chat_template_of, encode_chat
 from pageloom.model.chat_template import ChatTemplate
 from pageloom.model.decoder import ModelDescription, load_model_description
 from pageloom.model.gguf_tokenizer import GgufTokenizer, build_tokenizer
+from pageloom.model.source import RangedSource
 from pageloom.model.text_stream import TextStream
 from pageloom.progress import OnProgress, Progress, ignore_progress
 
 OnEvent = Callable[[int, Event], None]
 OnRow = Callable[[dict[str, object]], None]
+BACKENDS = ("webgpu", "cpu")
+
+
+class ModelRunner(Runner, Protocol):
+    """A Runner that says of itself what it runs on."""
+
+    @property
+    def device_name(self) -> str: ...
+
+    def explain(self) -> dict[str, Any]: ...
 
 
 class LanguageModel:
@@ -42,7 +53,7 @@ class LanguageModel:
         description: ModelDescription,
         tokenizer: GgufTokenizer,
         template: ChatTemplate,
-        runner: WebGpuRunner,
+        runner: ModelRunner,
         engine: Engine,
         warnings: tuple[str, ...] = (),
     ) -> None:
@@ -60,9 +71,9 @@ class LanguageModel:
         return self.description.name
 
     @property
-    def device_info(self) -> DeviceInfo:
-        """The adapter that computes."""
-        return self.runner.device_info
+    def device_name(self) -> str:
+        """The adapter or CPU that computes, in words."""
+        return self.runner.device_name
 
     @property
     def context_length(self) -> int:
@@ -72,7 +83,7 @@ class LanguageModel:
         return min(self.description.decoder.context_length, pool)
 
     def explain(self) -> dict[str, Any]:
-        """The adapter, the memory, and which program runs each kind of operation, with why not a faster one."""
+        """The device, the memory, and what runs each kind of operation, with why nothing faster does."""
         return self.runner.explain()
 
     def stats(self) -> EngineStats:
@@ -190,6 +201,22 @@ def _job_fields(prompt: object) -> dict[str, object]:
     return {"messages": list(prompt) if isinstance(prompt, Sequence) else prompt}
 
 
+async def _load_runner(
+    backend: str,
+    home: Home,
+    source: RangedSource,
+    description: ModelDescription,
+    settings: RunnerSettings,
+    on_progress: OnProgress,
+) -> ModelRunner:
+    if backend == "webgpu":
+        device = await home.open_device(prefer=settings.prefer)
+        return await webgpu.load_runner(device, source, description, settings, on_progress)
+    from pageloom.backends.cpu import model as cpu  # noqa: PLC0415 - needs numpy, which a tab lacks
+
+    return await cpu.load_runner(source, description, settings, on_progress)
+
+
 async def load(
     model: Any,
     *,
@@ -201,23 +228,19 @@ async def load(
 ) -> LanguageModel:
     """Load a GGUF model: a path or URL; in the tab also a File or Blob.
 
-    Raises `BadModelFile` or `NotSupported` for the file, `NotSupported` where there is no WebGPU, `CapacityExceeded`
-    and `OutOfMemory` where the model or its KV cache does not fit.
+    `backend` is `webgpu`, or `cpu` outside the tab. Raises `BadModelFile` or `NotSupported` for the file,
+    `NotSupported` where there is no WebGPU or where the compiled kernels for CPUs are not installed, and
+    `CapacityExceeded` and `OutOfMemory` where the model or its KV cache does not fit.
     """
-    if backend != "webgpu":
-        raise InvalidArgument(f"the backend {backend!r} is not known; known is webgpu", param="backend")
+    if backend not in BACKENDS:
+        known = ", ".join(BACKENDS)
+        raise InvalidArgument(f"the backend {backend!r} runs no models; {known} do", param="backend")
     home = home or current_home()
     on_progress(Progress("header", 0, 1))
     source = await home.open_source(model)
     try:
         description = await load_model_description(source)
-        runner = await load_runner(
-            await home.open_device(prefer=(settings or RunnerSettings()).prefer),
-            source,
-            description,
-            settings or RunnerSettings(),
-            on_progress,
-        )
+        runner = await _load_runner(backend, home, source, description, settings or RunnerSettings(), on_progress)
     finally:
         if source is not model:
             source.close()

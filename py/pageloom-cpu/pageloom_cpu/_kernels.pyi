@@ -211,3 +211,119 @@ def tensor_scatter(
     """Write `update` `[B, outer, rows, inner]` into `present` `[B, outer, capacity, inner]` at rows
     write_indices[b] + i, modulo the capacity if `circular`; same type, inner contiguous. Raises IndexError for rows
     outside, writing none."""
+
+class Matrix:
+    """A weight matrix `[rows, columns]` in the format of its GGUF file, rows interleaved for the vectors of `level`. It
+    starts as zeros. Formats are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K.
+
+    Its products multiply float32 activations with the weights that the format stands for, in float32 and column by
+    column: a row of a result does not depend on how many rows are computed with it. Raises ValueError for an unknown
+    format and for columns that are no whole number of its blocks.
+    """
+
+    def __init__(self, rows: int, columns: int, format: str, *, level: Level | None = None) -> None: ...
+    def load(self, data: npt.NDArray[np.uint8], first_row: int = 0) -> None:
+        """Take over the bytes of whole rows, as they are in the file, from row `first_row` on.
+
+        Raises ValueError where they leave the matrix, and for scales or weights that are not finite."""
+    @property
+    def nbytes(self) -> int: ...
+
+# What follows is bound to float32 values [most rows, width], whose rows may lie apart, and to `count`, int32[1]: how many
+# rows there are, read at every call and clamped to the arrays. Each raises ValueError for shapes that do not fit.
+
+class Embed:
+    """output[t] = matrix[ids[t]] * scale; `ids` int32. Zeros for an id outside the matrix."""
+
+    def __init__(self, matrix: Matrix, ids: Array, output: Array, count: Array, *, scale: float = 1.0) -> None: ...
+    def __call__(self) -> None: ...
+
+class RmsNorm:
+    """output = input / sqrt(mean(input^2) + epsilon) * weight (+ residual). `output` may be `input` or `residual`."""
+
+    def __init__(
+        self,
+        input: Array,
+        weight: Array,
+        output: Array,
+        count: Array,
+        *,
+        epsilon: float,
+        residual: Array | None = None,
+        level: Level | None = None,
+    ) -> None: ...
+    def __call__(self) -> None: ...
+
+class Linear:
+    """output = softcap(input @ concat(matrices).T + concat(biases)) + residual, where softcap(x) is
+    softcap * tanh(x / softcap), and x for 0. `output` may be `residual`."""
+
+    def __init__(
+        self,
+        matrices: list[Matrix],
+        input: Array,
+        output: Array,
+        count: Array,
+        *,
+        biases: list[Array | None] = ...,
+        residual: Array | None = None,
+        softcap: float = 0.0,
+    ) -> None: ...
+    def __call__(self) -> None: ...
+
+class GatedLinear:
+    """output = activation(input @ gate.T) * (input @ up.T)."""
+
+    def __init__(
+        self,
+        gate: Matrix,
+        up: Matrix,
+        input: Array,
+        output: Array,
+        count: Array,
+        *,
+        activation: Literal["silu", "gelu_tanh"],
+    ) -> None: ...
+    def __call__(self) -> None: ...
+
+class SelectRows:
+    """output[i] = input[indices[i]]; `indices` int32. Zeros for an index outside `input`."""
+
+    def __init__(self, input: Array, indices: Array, output: Array, count: Array) -> None: ...
+    def __call__(self) -> None: ...
+
+class Candidates:
+    """The best `num_candidates` (int32[1]) tokens of each row of `logits` `[rows, vocabulary]`, best first, the lower one
+    first where logits are equal.
+
+    First each adjustment i < num_adjustments (int32[1]) changes `logits` in place:
+    `x -> (x / divisor if x > 0 else x * divisor) + bias` at (adjustment_rows[i], adjustment_tokens[i]). Outputs:
+    `token_ids` int32 and `values` float32 `[rows, most candidates]`, and `log_sum_exp` float32 `[rows]` over the whole
+    row, NaN where it has a logit that is not finite.
+    """
+
+    def __init__(
+        self,
+        logits: Array,
+        count: Array,
+        *,
+        num_candidates: Array,
+        token_ids: Array,
+        values: Array,
+        log_sum_exp: Array,
+        adjustment_rows: Array,
+        adjustment_tokens: Array,
+        adjustment_divisors: Array,
+        adjustment_biases: Array,
+        num_adjustments: Array,
+        level: Level | None = None,
+    ) -> None: ...
+    def __call__(self) -> None: ...
+
+class Step:
+    """Bound calls that are run one after the other without the interpreter between them."""
+
+    def __init__(
+        self, calls: list[Append | Attention | Embed | RmsNorm | Linear | GatedLinear | SelectRows | Candidates]
+    ) -> None: ...
+    def __call__(self) -> None: ...

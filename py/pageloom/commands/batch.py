@@ -12,7 +12,7 @@ from typing import Any
 
 from pageloom.commands import batch_files
 from pageloom.commands.batch_files import RowWriter
-from pageloom.commands.native_model import add_backend_option, load_model, native_adapter
+from pageloom.commands.native_model import add_backend_option, load_model
 from pageloom.commands.summary import print_summary
 from pageloom.commands.terminal import ProgressLine
 from pageloom.engine.events import Event, TokenEvent
@@ -61,6 +61,6 @@ async def _run_jobs(entries: Sequence[Job | RefusedJob], options: argparse.Names
         rows = await model.run_batch(entries, on_event=on_event, on_row=on_row)
         seconds = time.monotonic() - started
         progress.clear()
-        print_summary(sys.stderr, rows, seconds, asdict(model.stats()), native_adapter(model))
+        print_summary(sys.stderr, rows, seconds, asdict(model.stats()), model.device_name)
     finally:
         await model.close()

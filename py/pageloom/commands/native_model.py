@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pageloom.backends.webgpu.load import RunnerSettings
 from pageloom.commands.batch_files import PREFERENCES
-from pageloom.commands.summary import adapter_name
 from pageloom.commands.terminal import ProgressLine
+from pageloom.engine.runner_settings import RunnerSettings
 from pageloom.language_model import LanguageModel, load
 from pageloom.worker.backends import BACKENDS, check_runs_models
 
@@ -37,9 +36,3 @@ async def load_model(options: argparse.Namespace) -> LanguageModel:
     for warning in model.warnings:
         print(f"pageloom: {warning}", file=sys.stderr)
     return model
-
-
-def native_adapter(model: LanguageModel) -> str:
-    """The adapter that computes, in words."""
-    info = model.device_info
-    return adapter_name(info.description, info.adapter_class, has_f16=info.has_f16, home="native")

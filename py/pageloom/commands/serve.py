@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pageloom.commands.batch_files import add_device_options
-from pageloom.commands.native_model import add_backend_option, load_model, native_adapter
+from pageloom.commands.native_model import add_backend_option, load_model
 from pageloom.commands.page_files import DEFAULT_MODEL
 from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.language_model import LanguageModel
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     async def load() -> LanguageModel:
         nonlocal adapter
         model = await load_model(options)
-        adapter = native_adapter(model)
+        adapter = model.device_name
         return model
 
     def on_ready(url: str) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from pageloom.backends.webgpu.load import RunnerSettings
 from pageloom.engine.engine import RequestHandle
 from pageloom.engine.events import TokenEvent, TokenLogprob
+from pageloom.engine.runner_settings import RunnerSettings
 from pageloom.errors import InvalidArgument, PageloomError
 from pageloom.jobs import parse_job, result_row, token_logprob
 from pageloom.language_model import LanguageModel, load
@@ -51,13 +51,13 @@ class Session:
 
     def describe(self) -> str:
         """What the page shows of the model and the adapter."""
-        info = self._model.device_info
+        told = self._model.explain()["adapter"]
         adapter = {
-            "vendor": info.vendor,
-            "architecture": info.architecture,
-            "description": info.description,
-            "adapter_class": info.adapter_class,
-            "f16": info.has_f16,
+            "vendor": told["vendor"],
+            "architecture": told["architecture"],
+            "description": told["description"],
+            "adapter_class": told["class"],
+            "f16": told["f16"] == "native",
         }
         warnings = list(self._model.warnings)
         return json.dumps({"context_length": self._model.context_length, "warnings": warnings, "adapter": adapter})

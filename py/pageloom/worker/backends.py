@@ -91,7 +91,7 @@ def _open_cuda() -> OpenBackend:
 
 BACKENDS = (
     Backend("webgpu", _open_webgpu, operators=("paged_attention",), has_runner=True),
-    Backend("cpu", _open_cpu),
+    Backend("cpu", _open_cpu, has_runner=True),
     Backend("cuda", _open_cuda),
 )
 

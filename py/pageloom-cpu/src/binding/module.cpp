@@ -6,6 +6,7 @@
 #include <map>
 
 #include "binding/bind.hpp"
+#include "binding/bind_calls.hpp"
 #include "core/thread_pool.hpp"
 
 namespace pageloom {
@@ -122,6 +123,8 @@ NB_MODULE(_kernels, module) {
   bind_sequences(module);
   bind_attention(module);
   bind_append(module);
+  bind_layers(module);
+  bind_step(module);
 }
 
 }  // namespace pageloom

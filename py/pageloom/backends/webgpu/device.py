@@ -36,6 +36,11 @@ class DeviceInfo:
     def has_subgroups(self) -> bool:
         return "subgroups" in self.features
 
+    @property
+    def name(self) -> str:
+        """The adapter in words."""
+        return f"{self.description} ({self.adapter_class}, {'native' if self.has_f16 else 'packed'} f16), {self.home}"
+
 
 class Buffer(Protocol):
     """A storage buffer on the device. `size` is in bytes and a multiple of 4."""

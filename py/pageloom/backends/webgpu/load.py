@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 from pageloom.backends.webgpu.decoder_plan import DecoderPlan
 from pageloom.backends.webgpu.decoder_weights import load_decoder_weights
 from pageloom.backends.webgpu.device import Device, DeviceInfo
@@ -13,39 +10,13 @@ from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.runner import WebGpuRunner
 from pageloom.backends.webgpu.self_test import self_test
 from pageloom.engine.batch import RunnerLimits
-from pageloom.errors import InvalidArgument, shown
+from pageloom.engine.runner_settings import RunnerSettings, check_settings
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.layer_ops import Decoder
 from pageloom.model.source import RangedSource
 from pageloom.progress import OnProgress, Progress, ignore_progress
 
 MEBIBYTE = 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerSettings:
-    """What a caller may choose; None takes a default for the class of adapter."""
-
-    prefer: Literal["gpu", "software"] | None = None
-    block_size: int = 16
-    num_blocks: int | None = None
-    """KV blocks of the pool; by default as many as `kv_memory` holds."""
-    kv_memory: int | None = None
-    """Bytes for the KV pool, over all layers."""
-    context_length: int | None = None
-    """Tokens that one sequence may have; by default the model's context, if the pool holds it."""
-    max_tokens: int | None = None
-    """New tokens a step."""
-    max_sequences: int | None = None
-    """Sequences a step."""
-    max_candidates: int = 64
-    max_adjustments: int = 4096
-
-
-_LEAST = {
-    "block_size": 1, "num_blocks": 1, "kv_memory": 1, "context_length": 1, "max_tokens": 1, "max_sequences": 1,
-    "max_candidates": 1, "max_adjustments": 0,
-}  # fmt: skip
 DEFAULT_KV_MEMORY = {"software": 256 * MEBIBYTE, "gpu": 512 * MEBIBYTE}
 DEFAULT_MAX_TOKENS = {"software": 64, "gpu": 512}
 DEFAULT_MAX_SEQUENCES = {"software": 32, "gpu": 64}
@@ -56,12 +27,7 @@ def choose_limits(info: DeviceInfo, decoder: Decoder, settings: RunnerSettings) 
 
     Raises `InvalidArgument` for settings that cannot be, `CapacityExceeded` where not one KV block fits.
     """
-    for name, least in _LEAST.items():
-        value = getattr(settings, name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise InvalidArgument(
-                f"{name} is {shown(value)}; it has to be a whole number of at least {least}", param=name
-            )
+    check_settings(settings)
     check_block_size(settings.block_size)
     adapter_class = info.adapter_class
     budget = settings.kv_memory or DEFAULT_KV_MEMORY[adapter_class]

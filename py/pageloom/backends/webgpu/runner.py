@@ -17,7 +17,7 @@ from typing import Any
 
 from pageloom.backends.webgpu.buckets import bucket_for, powers_of_two
 from pageloom.backends.webgpu.decoder_plan import BodyBucket, DecoderPlan, HeadBucket
-from pageloom.backends.webgpu.device import Copy, Device, DeviceInfo, Dispatch, Pipeline, Recording
+from pageloom.backends.webgpu.device import Copy, Device, Dispatch, Pipeline, Recording
 from pageloom.backends.webgpu.program import PlannedDispatch, ProgramKey, Programs
 from pageloom.backends.webgpu.step_layout import StepLayout
 from pageloom.engine.batch import RowCandidates, RunnerLimits, StepBatch, StepTicket
@@ -126,8 +126,8 @@ class WebGpuRunner:
         return tuple(rows)
 
     @property
-    def device_info(self) -> DeviceInfo:
-        return self._device.info
+    def device_name(self) -> str:
+        return self._device.info.name
 
     def explain(self) -> dict[str, Any]:
         """The adapter, the KV pool, and which variants a single decode and the largest step run, with reasons."""

@@ -1,0 +1,18 @@
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "linear/problem.hpp"
+
+namespace pageloom {
+namespace avx2 {
+namespace {
+#include "simd/avx2.hpp"
+
+#include "linear/level.hpp"
+}  // namespace
+
+extern const LinearKernels linear_kernels;
+const LinearKernels linear_kernels = kKernels;
+}  // namespace avx2
+}  // namespace pageloom

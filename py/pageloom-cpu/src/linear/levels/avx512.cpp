@@ -1,0 +1,18 @@
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "linear/problem.hpp"
+
+namespace pageloom {
+namespace avx512 {
+namespace {
+#include "simd/avx512.hpp"
+
+#include "linear/level.hpp"
+}  // namespace
+
+extern const LinearKernels linear_kernels;
+const LinearKernels linear_kernels = kKernels;
+}  // namespace avx512
+}  // namespace pageloom

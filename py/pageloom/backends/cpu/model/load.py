@@ -1,0 +1,69 @@
+"""From a described model file to a Runner on the CPU."""
+
+from __future__ import annotations
+
+from pageloom.backends.cpu.model.decoder_plan import DecoderPlan
+from pageloom.backends.cpu.model.runner import CpuRunner
+from pageloom.backends.cpu.model.weights import load_decoder_weights
+from pageloom.engine.batch import RunnerLimits
+from pageloom.engine.runner_settings import RunnerSettings, check_settings
+from pageloom.errors import CapacityExceeded, InvalidArgument
+from pageloom.model.decoder import ModelDescription
+from pageloom.model.layer_ops import Decoder
+from pageloom.model.source import RangedSource
+from pageloom.progress import OnProgress, Progress, ignore_progress
+
+KV_ELEMENT_BYTES = 2
+DEFAULT_KV_MEMORY = 512 * 2**20
+DEFAULT_MAX_TOKENS = 512
+DEFAULT_MAX_SEQUENCES = 64
+
+
+def choose_limits(decoder: Decoder, settings: RunnerSettings) -> RunnerLimits:
+    """The limits of a Runner for this model.
+
+    Raises `InvalidArgument` for settings that cannot be, `CapacityExceeded` where not one KV block fits.
+    """
+    check_settings(settings)
+    if settings.prefer is not None:
+        raise InvalidArgument(
+            f"prefer is {settings.prefer!r}, a kind of WebGPU adapter; the CPU has none", param="prefer"
+        )
+    block_bytes = (
+        2 * KV_ELEMENT_BYTES * decoder.num_layers * decoder.kv_num_heads * decoder.head_size * settings.block_size
+    )
+    budget = settings.kv_memory or DEFAULT_KV_MEMORY
+    num_blocks = settings.num_blocks or budget // block_bytes
+    if num_blocks < 1:
+        raise CapacityExceeded(
+            f"one KV block takes {block_bytes} bytes over {decoder.num_layers} layers; the budget is {budget}",
+            param="kv_memory",
+        )
+    context_length = min(settings.context_length or decoder.context_length, decoder.context_length)
+    max_tokens = settings.max_tokens or DEFAULT_MAX_TOKENS
+    return RunnerLimits(
+        max_tokens=max_tokens,
+        max_sequences=min(settings.max_sequences or DEFAULT_MAX_SEQUENCES, max_tokens),
+        num_blocks=num_blocks,
+        block_size=settings.block_size,
+        max_blocks_per_sequence=min(num_blocks, -(-context_length // settings.block_size)),
+        max_candidates=min(settings.max_candidates, decoder.vocab_size),
+        max_adjustments=settings.max_adjustments,
+        vocab_size=decoder.vocab_size,
+    )
+
+
+async def load_runner(
+    source: RangedSource,
+    description: ModelDescription,
+    settings: RunnerSettings,
+    on_progress: OnProgress = ignore_progress,
+) -> CpuRunner:
+    """Load the weights and bind the steps.
+
+    Raises `BadModelFile` for weights that are not finite, `OutOfMemory`, and what `choose_limits` and the source raise.
+    """
+    limits = choose_limits(description.decoder, settings)
+    on_progress(Progress("weights", 0, 1))
+    weights = await load_decoder_weights(source, description, on_progress=on_progress)
+    return CpuRunner(DecoderPlan(description.decoder, weights, limits), limits)

@@ -1,0 +1,45 @@
+"""What a caller may choose of a Runner, whatever computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pageloom.errors import InvalidArgument, shown
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSettings:
+    """None takes a default of the backend, on WebGPU for the class of adapter."""
+
+    prefer: Literal["gpu", "software"] | None = None
+    """The kind of WebGPU adapter."""
+    block_size: int = 16
+    num_blocks: int | None = None
+    """KV blocks of the pool; by default as many as `kv_memory` holds."""
+    kv_memory: int | None = None
+    """Bytes for the KV pool, over all layers."""
+    context_length: int | None = None
+    """Tokens that one sequence may have; by default the model's context, if the pool holds it."""
+    max_tokens: int | None = None
+    """New tokens a step."""
+    max_sequences: int | None = None
+    """Sequences a step."""
+    max_candidates: int = 64
+    max_adjustments: int = 4096
+
+
+_LEAST = {
+    "block_size": 1, "num_blocks": 1, "kv_memory": 1, "context_length": 1, "max_tokens": 1, "max_sequences": 1,
+    "max_candidates": 1, "max_adjustments": 0,
+}  # fmt: skip
+
+
+def check_settings(settings: RunnerSettings) -> None:
+    """Raise `InvalidArgument`, naming the field, for a number that is none or too small."""
+    for name, least in _LEAST.items():
+        value = getattr(settings, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise InvalidArgument(
+                f"{name} is {shown(value)}; it has to be a whole number of at least {least}", param=name
+            )
