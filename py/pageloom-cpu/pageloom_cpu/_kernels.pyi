@@ -116,8 +116,10 @@ class Attention:
       softcap, after bias and mask (hidden is `qk_hidden`), or the probabilities; the naive path alone does it;
     - `path`, `level`: forced; None picks. flash_decoding splits the keys between threads. Raises ValueError for a level
       that cannot run here, or another path than naive with `qk_output`;
-    - `approximation`: "bf16" multiplies in one bfloat16 product on AMX, "int8_query" rounds Q to 8 bits on VNNI; both
-      only where `level` has them, else ValueError.
+    - `approximation`: None computes in float32 (on avx512_amx in three bfloat16 parts of each float32, which sum to it).
+      "bf16" keeps one part in prefill on avx512_amx over int8 and int4 caches: q, k and the weights are off by up to 2^-9
+      of themselves. "int8_query" rounds Q to 8 bits in decode over an int8 cache, on a CPU with VNNI: q is off by up to
+      1 / 254 of the row's largest channel. ValueError where the level, the CPU or the cache has it not.
 
     `threads` is the most of the pool that the call may use. Products and sums are float32. Raises ValueError naming the
     argument for shapes and types that do not fit.

@@ -35,7 +35,7 @@ static void multiply_tile(int64_t depth, const float* a, int64_t stride, const f
 }
 
 // A sum of n terms one after the other is off by about n roundings: long sums are made of parts this long.
-constexpr int64_t kSumLength = 32;
+constexpr int64_t kSumLength = 64;
 
 // `rows` rows of c in tiles of M, the rest in smaller ones.
 template <int M, int N, bool Transposed, bool Accumulate>
