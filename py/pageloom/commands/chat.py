@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pageloom.commands.batch_files import add_device_options, add_sampling_options, sampling_fields
-from pageloom.commands.native_model import add_backend_option, load_model
+from pageloom.commands.native_model import add_backend_option, check_model_file, load_model
 from pageloom.commands.page_files import DEFAULT_MODEL
 from pageloom.engine.events import TokenEvent
 from pageloom.engine.sampling_params import SamplingParams
-from pageloom.errors import CapacityExceeded, InvalidArgument
+from pageloom.errors import CapacityExceeded
 from pageloom.jobs import Message, parse_job
 from pageloom.language_model import LanguageModel
 
@@ -38,8 +38,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if not options.model.is_file():
-        raise InvalidArgument(f"there is no model file at {str(options.model)!r}", param="model")
+    check_model_file(options.model)
     sampling = sampling_fields(options)
     SamplingParams(**sampling)
     with suppress(ImportError):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from pageloom.commands.batch_files import PREFERENCES
+from pageloom.commands.page_files import DEFAULT_MODEL
 from pageloom.commands.terminal import ProgressLine
 from pageloom.engine.runner_settings import RunnerSettings
+from pageloom.errors import InvalidArgument
 from pageloom.language_model import LanguageModel, load
 from pageloom.worker.backends import BACKENDS, check_runs_models
 
@@ -16,6 +19,13 @@ def add_backend_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend", choices=[backend.name for backend in BACKENDS], default="webgpu", help="default: %(default)s"
     )
+
+
+def check_model_file(path: Path) -> None:
+    """Raise `InvalidArgument` where there is no file at `path`."""
+    if not path.is_file():
+        built_in = ", which `make setup` brings" if path == DEFAULT_MODEL else ""
+        raise InvalidArgument(f"no model file at {str(path)!r}{built_in}; name one with --model", param="model")
 
 
 async def load_model(options: argparse.Namespace) -> LanguageModel:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pageloom.commands.batch_files import add_device_options
-from pageloom.commands.native_model import add_backend_option, load_model
+from pageloom.commands.native_model import add_backend_option, check_model_file, load_model
 from pageloom.commands.page_files import DEFAULT_MODEL
 from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.language_model import LanguageModel
@@ -72,8 +72,7 @@ def run(options: argparse.Namespace) -> int:
     except ImportError as error:
         raise NotSupported(f"serving needs more packages: pip install 'pageloom[worker]' ({error})") from error
 
-    if not options.model.is_file():
-        raise InvalidArgument(f"there is no model file at {str(options.model)!r}", param="model")
+    check_model_file(options.model)
     name = options.name or options.model.stem
     given = {limit: value for option, limit in _LIMITS.items() if (value := getattr(options, option)) is not None}
     adapter = ""
