@@ -37,9 +37,9 @@ def add_parser(commands: Any) -> None:
         "the limits of the adapter: what must be moved over the rate at which it reads, and what must be computed over "
         "the rate at which it computes, both measured in the same run. A call appends K and V before it attends; "
         "attention alone stands beside it, and is compared with the limits. With --backend cpu: the CPU's kernels, in "
-        "pairs with those of ONNX Runtime.",
+        "pairs with those of ONNX Runtime. With --backend cuda: an NVIDIA GPU's tiers, beside PyTorch's attention.",
     )
-    parser.add_argument("--backend", choices=("webgpu", "cpu"), default="webgpu", help="default: %(default)s")
+    parser.add_argument("--backend", choices=("webgpu", "cpu", "cuda"), default="webgpu", help="default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="the main shapes only")
     parser.add_argument("--repeats", type=int, default=7, metavar="N", help="of each measurement; default: %(default)s")
     parser.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
@@ -63,6 +63,10 @@ def run(options: argparse.Namespace) -> int:
             from pageloom.commands.bench_cpu import run_on_cpu  # noqa: PLC0415 - needs numpy, which is optional
 
             write(run_on_cpu(options))
+        elif options.backend == "cuda":
+            from pageloom.commands.bench_cuda import run_on_cuda  # noqa: PLC0415 - needs numpy, which is optional
+
+            write(run_on_cuda(options))
         else:
             write(_as_json(*asyncio.run(_measure(options))))
     return 0

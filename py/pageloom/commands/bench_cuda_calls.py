@@ -105,7 +105,10 @@ def rates() -> tuple[float, float]:
     source = torch.empty(2**30, dtype=torch.float32, device="cuda").normal_()
     target = torch.empty_like(source)
     square = torch.randn(8192, 8192, dtype=torch.float16, device="cuda")
-    steps: dict[str, Step | str] = {"copy": lambda _: _ignore(torch.mul(source, 2.0, out=target)), "product": lambda _: _ignore(square @ square)}
+    steps: dict[str, Step | str] = {
+        "copy": lambda _: _ignore(torch.mul(source, 2.0, out=target)),
+        "product": lambda _: _ignore(square @ square),
+    }
     copied, multiplied = measure(steps, 1, 5)
     return 2 * source.nbytes / min(copied.seconds), 2 * 8192**3 / min(multiplied.seconds)
 
@@ -138,7 +141,9 @@ def paged_step(operators: CudaOperators, shape: Shape, layers: int, tier: Any = 
     }
     if shape.cache == "int8":
         inputs |= {name: torch.full((1,), INT8_SCALE, device="cuda") for name in ("k_scale", "v_scale")}
-        caches = [tuple(torch.randint(-127, 128, cache, dtype=torch.int8, device="cuda") for _ in "kv") for _ in range(layers)]
+        caches = [
+            tuple(torch.randint(-127, 128, cache, dtype=torch.int8, device="cuda") for _ in "kv") for _ in range(layers)
+        ]
     else:
         caches = [tuple(_random(cache) for _ in "kv") for _ in range(layers)]
 

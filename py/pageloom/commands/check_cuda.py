@@ -39,15 +39,7 @@ def check_on_cuda(
             for reports in pool.imap_unordered(_reports_of, [case.name for case in cases]):
                 for report in reports:
                     on_report(report)
-    fields = asdict(facts)
-    return {**fields, "description": describe(fields), "adapter_class": "cuda", "home": "native"}
-
-
-def describe(facts: dict[str, Any]) -> str:
-    """The GPU in a line."""
-    major, minor = facts["capability"]
-    cudnn = f"cuDNN {facts['cudnn']}" if facts["cudnn"] else f"no cuDNN ({facts['why_no_cudnn']})"
-    return f"{facts['name']}, compute capability {major}.{minor}, {facts['multiprocessors']} multiprocessors, {cudnn}"
+    return {**asdict(facts), "description": facts.describe(), "adapter_class": "cuda", "home": "native"}
 
 
 def _start(tiers: Sequence[str | None]) -> None:

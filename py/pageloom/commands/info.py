@@ -14,6 +14,8 @@ from typing import Any
 
 from pageloom import __version__
 from pageloom.backends.cpu.facts import CpuFacts, cpu_facts
+from pageloom.backends.cuda import CudaOperators
+from pageloom.backends.cuda.availability import why_unavailable
 from pageloom.commands.browser import find_browser
 from pageloom.commands.page_files import DEFAULT_MODEL, find_page
 from pageloom.commands.page_server import PageServer, serving
@@ -45,7 +47,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "info",
         help="what this machine offers, and why not more",
-        description="Says what Pageloom finds on this machine: CPU kernels, adapters, browser, page and model.",
+        description="Says what Pageloom finds on this machine: CPU kernels, GPUs, browser, page and model.",
     )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     parser.add_argument("--browser", metavar="PATH", help="Chromium or Chrome; default: the one found")
@@ -57,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     findings = [
         Finding("Pageloom", True, f"{__version__} on Python {platform.python_version()}, {platform.platform()}"),
         cpu_finding(cpu_facts()),
+        cuda_finding(),
         _found("native WebGPU", _native_adapter),
         _found("browser", lambda: _browser(options.browser)),
         _found("WebGPU in the browser", lambda: _browser_adapter(options.browser)),
@@ -80,6 +83,14 @@ def cpu_finding(facts: CpuFacts) -> Finding:
     sizes = {"L1 data": facts.l1d_bytes, "L2": facts.l2_bytes, "L3": facts.l3_bytes}
     caches = {f"bytes of {name} cache": size for name, size in sizes.items()}
     return Finding("CPU kernels", True, summary, notes, caches)
+
+
+def cuda_finding() -> Finding:
+    """The GPU that CUDA runs on and what is missing beside it, or why CUDA is off."""
+    if reason := why_unavailable():
+        return Finding("CUDA", False, reason)
+    facts = CudaOperators().facts
+    return Finding("CUDA", True, facts.describe(), tuple(filter(None, (facts.why_no_cudnn, facts.why_no_triton))))
 
 
 def adapter_notes(*, software: bool, features: Collection[str]) -> tuple[str, ...]:

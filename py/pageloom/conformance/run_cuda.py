@@ -56,7 +56,8 @@ class CudaCaseRunner:
         return self._tier is None or self._tier in TIERS_OF[operator]
 
     def run(self, vector: Vector) -> CaseReport:
-        """The case with its lengths in host memory, then from a recording that has all on the device; then its sequences.
+        """The case with its lengths in host memory, then from a recording that has all on the device; then its
+        sequences.
 
         A case is skipped only where the tier asked for cannot run it; every other error is the case's failure.
         """

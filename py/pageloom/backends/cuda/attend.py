@@ -16,7 +16,6 @@ from pageloom.backends.cuda.tensors import TORCH_DTYPES
 
 SEARCHED_AT_ONCE = (64, 1024)
 """Sequences that a program compares with its token in one step: few, or many."""
-PREFETCH_UNIT = 16
 PAIRED_BYTES = 8
 """Bits of the codes that are loaded two at a time, so that strides count pairs."""
 _KINDS = {"int8": "int8", "int4": "int4", "float8e4m3fn": "float8"}
@@ -35,8 +34,8 @@ class Strides:
 class Cached:
     """The tensors of one call over a cache.
 
-    - `inputs`: by ONNX name, on the device; `key`, `value`: new K and V, rows of `kv_row` elements apart, None where there
-      are none; `query`: Q, rows `query_row` apart.
+    - `inputs`: by ONNX name, on the device; `key`, `value`: new K and V, rows of `kv_row` elements apart, None where
+      there are none; `query`: Q, rows `query_row` apart.
     - `key_cache`, `value_cache` and their strides; `output` `[.., num_heads, v_head_size]`; `log_sum_exp` or None.
     - `starts`, `lengths`, `query_lengths`, `table`: the integers, as `Lengths` says.
     - `sequences`; `num_tokens`; `rows` new tokens of each where that is static, else 0; `limit` of the keys;
@@ -185,10 +184,10 @@ def attend(
         get("q_norm_weight"), get("k_norm_weight"), get("k_scale"),
         get("k_scale") if geometry.latent else get("v_scale"), get("head_sink"),
         call.num_tokens, call.sequences, call.rows if flags is None else call.query_bound, call.limit, call.fixed_past,
-        call.columns, call.num_blocks, call.cos_rows, tiles, q.batch, q.row, q.head, o.batch, o.row, o.head, call.kv_row,
-        k.batch, k.row, k.head, v.batch, v.row, v.head,
-        geometry.scale, geometry.softcap, geometry.q_epsilon, geometry.k_epsilon, geometry.kv_num_heads, geometry.window,
-        geometry.block_shift,
+        call.columns, call.num_blocks, call.cos_rows, tiles, q.batch, q.row, q.head, o.batch, o.row, o.head,
+        call.kv_row, k.batch, k.row, k.head, v.batch, v.row, v.head,
+        geometry.scale, geometry.softcap, geometry.q_epsilon, geometry.k_epsilon, geometry.kv_num_heads,
+        geometry.window, geometry.block_shift,
         **prologue,
         GROUP=geometry.group,
         VALUE_HEAD=geometry.v_head_size,
@@ -204,18 +203,10 @@ def attend(
         SINK=geometry.sink,
         HAS_LOG_SUM_EXP=call.log_sum_exp is not None,
         ONLY_FLAGGED=flags is not None,
-        AHEAD=0 if is_interpreted() else tile.ahead,
         ASSEMBLY=not is_interpreted(),
-        K_BYTES=_prefetched_bytes(call.key_cache, geometry.key_storage.row_width(geometry.head_size)),
-        V_BYTES=_prefetched_bytes(call.value_cache, geometry.value_storage.row_width(geometry.v_head_size)),
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
     )  # fmt: skip
-
-
-def _prefetched_bytes(cache: torch.Tensor, width: int) -> int:
-    """Of one row, in the units that the instruction takes."""
-    return cache.itemsize * width // PREFETCH_UNIT * PREFETCH_UNIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +220,7 @@ class Dense:
     flags: torch.Tensor
 
     @classmethod
-    def fresh(cls, call: Cached, key: torch.Tensor, value: torch.Tensor) -> Dense:
+    def over(cls, call: Cached, key: torch.Tensor, value: torch.Tensor) -> Dense:
         """Over tensors that are in a row as they are."""
         lengths, flags = torch.empty((2, call.sequences), dtype=torch.int32, device=key.device)
         return cls(key, value, lengths, flags)
@@ -239,7 +230,7 @@ class Dense:
         """Over new tensors, to be filled."""
         shape = (2, call.sequences, call.kv_bound, geometry.kv_num_heads, geometry.head_size)
         key, value = torch.empty(shape, dtype=TORCH_DTYPES[geometry.dtype], device=call.output.device)
-        return cls.fresh(call, key, value)
+        return cls.over(call, key, value)
 
 
 def gather(geometry: Geometry, call: Cached, dense: Dense, *, copies: bool) -> None:
@@ -253,7 +244,7 @@ def gather(geometry: Geometry, call: Cached, dense: Dense, *, copies: bool) -> N
     gather_kernel[(call.sequences, chunks)](
         call.key_cache, call.value_cache, dense.key, dense.value, dense.lengths, dense.flags,
         call.starts, call.lengths, call.table,
-        call.num_tokens, call.query_bound, call.limit, call.columns, call.num_blocks, call.kv_bound, k.batch, k.row, v.batch, v.row,
-        geometry.block_shift, WIDTH=width, WIDTH_BLOCK=power_of_two(width), BLOCK_N=block_n,
+        call.num_tokens, call.query_bound, call.limit, call.columns, call.num_blocks, call.kv_bound,
+        k.batch, k.row, v.batch, v.row, geometry.block_shift, WIDTH=width, WIDTH_BLOCK=power_of_two(width), BLOCK_N=block_n,
         COLUMNS_BLOCK=min(1024, power_of_two(call.columns, 2)), GATHERS=copies, num_warps=4,
     )  # fmt: skip

@@ -16,8 +16,8 @@ INSTALL = "pip install 'pageloom[cuda]'"
 class DeviceFacts:
     """What the choice of tiers depends on.
 
-    `capability` is the compute capability, (0, 0) for a CPU under Triton's interpreter; `cudnn` the version of the cuDNN
-    library (90300 is 9.3), 0 without it or its frontend; `why_no_cudnn` says so.
+    `capability` is the compute capability, (0, 0) for a CPU under Triton's interpreter; `cudnn` the version of the
+    cuDNN library (90300 is 9.3), 0 without it or its frontend; `why_no_cudnn` says so.
     """
 
     name: str
@@ -27,10 +27,11 @@ class DeviceFacts:
     why_no_cudnn: str
     why_no_triton: str
 
-    @property
-    def interpreted(self) -> bool:
-        """Whether kernels run in Triton's interpreter, on a CPU."""
-        return self.capability == (0, 0)
+    def describe(self) -> str:
+        """The device in a line."""
+        major, minor = self.capability
+        cudnn = f"cuDNN {self.cudnn}" if self.cudnn else "no cuDNN"
+        return f"{self.name}, compute capability {major}.{minor}, {self.multiprocessors} multiprocessors, {cudnn}"
 
 
 def is_interpreted() -> bool:

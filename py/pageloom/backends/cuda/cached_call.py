@@ -89,8 +89,8 @@ class CachedCall(Prepared):
         if tier == "fused":
             attend(geometry, call, call.query, call.query_strides, tile, plan, fused=True)
             return
-        if tier == "cudnn" and self._fresh(call):
-            self._attend_fresh(call, plan)
+        if tier == "cudnn" and (dense := self._fresh(call)) is not None:
+            self._attend_fresh(call, dense, plan)
             return
         query = append(geometry, call)
         strides = call.query_strides
@@ -110,17 +110,16 @@ class CachedCall(Prepared):
         """Attention of cuDNN over a cache that is not paged."""
         raise NotImplementedError
 
-    def _fresh(self, call: Cached) -> bool:
-        """Whether new K and V are all that there is to attend to, as the inputs have them."""
-        takes_inputs = not self.geometry.prepares_query and call.key is not None and call.value is not None
-        return self.geometry.block_size > 0 and self.is_fresh and takes_inputs
+    def _fresh(self, call: Cached) -> Dense | None:
+        """New K and V as the inputs have them, where they are all that there is to attend to."""
+        if not self.geometry.block_size or not self.is_fresh or self.geometry.prepares_query:
+            return None
+        if call.key is None or call.value is None:
+            return None
+        return Dense.over(call, call.key, call.value)
 
-    def _attend_fresh(self, call: Cached, plan: Plan) -> None:
+    def _attend_fresh(self, call: Cached, dense: Dense, plan: Plan) -> None:
         """cuDNN over the inputs, while new K and V go to their pages; what the pages spoil is left to our kernel."""
-        key, value = call.key, call.value
-        assert key is not None  # noqa: S101 - `_fresh` says so
-        assert value is not None  # noqa: S101
-        dense = Dense.fresh(call, key, value)
         with side_stream(call.output.device):
             append(self.geometry, call)
             gather(self.geometry, call, dense, copies=False)

@@ -1,4 +1,5 @@
-"""cuDNN's scaled dot-product attention, as graphs of its frontend: which forms it takes, and how one is built and run."""
+"""cuDNN's scaled dot-product attention, as graphs of its frontend: which forms it takes, and how one is built and
+run."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ import torch
 from pageloom.attention.tensors import DType
 from pageloom.backends.cuda.availability import DeviceFacts
 from pageloom.backends.cuda.plans import Plan
-from pageloom.backends.cuda.tensors import TORCH_DTYPES
 from pageloom.errors import DeviceError
 
 OLDEST = 90300
@@ -24,8 +24,8 @@ _handles: dict[int, Any] = {}
 class SdpaForm:
     """One graph. Strides are elements from one batch row, head and token to the next; channels lie side by side.
 
-    `kv_rows` is the capacity of K and V, which their strides come from. With `has_lengths` the keys of each batch row are
-    an int32 on the device, and a bottom-right causal mask is anchored there; otherwise at `kv_rows`.
+    `kv_rows` is the capacity of K and V, which their strides come from. With `has_lengths` the keys of each batch row
+    are an int32 on the device, and a bottom-right causal mask is anchored there; otherwise at `kv_rows`.
     """
 
     dtype: DType
@@ -91,8 +91,8 @@ def run_sdpa(
 ) -> None:
     """Attention into `output`, on the current stream; the graph is built once and kept in `plan`.
 
-    Rows that see no key are left to the caller. Where there is more than one query row, what V holds beyond `lengths` is
-    multiplied with 0, so it must be finite. Raises `DeviceError` where cuDNN has no engine for the form.
+    Rows that see no key are left to the caller. Where there is more than one query row, what V holds beyond `lengths`
+    is multiplied with 0, so it must be finite. Raises `DeviceError` where cuDNN has no engine for the form.
     """
     device = query.device
     handle = _handle(device)

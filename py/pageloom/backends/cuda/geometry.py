@@ -22,8 +22,8 @@ SMALLEST_PART = 16
 class Geometry:
     """What the kernels of a call are compiled for, whichever the operator.
 
-    - `window`: visible keys, the own one included, 0 for no window; `block_size`: positions of a page, 0 for a cache that
-      is not paged; `reciprocal`: whether int8 codes are rounded from a product with 1 / scale.
+    - `window`: visible keys, the own one included, 0 for no window; `block_size`: positions of a page, 0 for a cache
+      that is not paged; `reciprocal`: whether int8 codes are rounded from a product with 1 / scale.
     - `norm`, `rotary`...: what happens to Q and K before attention.
     """
 
@@ -68,8 +68,8 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How the channels of a row go into tensor-core tiles: `first` and `rest` lanes; `paired` is the bits of a code whose
-    parts are the even and the odd channels, or 0."""
+    """How the channels of a row go into tensor-core tiles: `first` and `rest` lanes; `paired` is the bits of a code
+    whose parts are the even and the odd channels, or 0."""
 
     first: int
     rest: int
@@ -82,8 +82,8 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The shape of the attention kernel's work: query rows and keys of a step, splits of the keys, rows that splits leave
-    behind, and how a program is laid out; `ahead` counts the steps whose keys are asked of the L2 cache in advance."""
+    """The shape of the attention kernel's work: query rows and keys of a step, splits of the keys, rows that splits
+    leave behind, and how a program is laid out."""
 
     block_m: int
     block_n: int
@@ -91,7 +91,6 @@ class Tile:
     rows: int
     num_warps: int
     num_stages: int
-    ahead: int = 0
 
 
 def power_of_two(number: int, least: int = 1) -> int:
@@ -117,28 +116,41 @@ def value_parts(geometry: Geometry) -> Parts:
     return Parts(power_of_two(geometry.v_head_size, SMALLEST_PART), 0, paired=0)
 
 
-def decode_splits(units: int, kv_bound: int, block_n: int, multiprocessors: int) -> int:
-    """A power of two: enough programs that every multiprocessor has a few, and no split shorter than one step."""
-    wanted = power_of_two(-(-WAVES * multiprocessors // units))
-    possible = power_of_two(-(-kv_bound // block_n))
-    return min(wanted, possible, MOST_SPLITS)
-
-
-WAVES = 2
+PROGRAMS_EACH = 2
+"""Programs of a decode that a multiprocessor runs at once: as many as its shared memory holds."""
 MOST_SPLITS = 32
+FEW_ROWS = 64
+"""Query rows, of the heads of a group, up to which keys are split."""
+NARROWEST_WGMMA = 64
+"""Query rows from which Triton 3.6 uses the warp-group form of the tensor cores, with which V in two parts came out
+wrong on an H200."""
+
+
+def decode_splits(units: int, kv_bound: int, least_keys: int, multiprocessors: int) -> int:
+    """A power of two: as many programs, for `units` without splits, as run at once, and no split below `least_keys`."""
+    wanted = max(1, PROGRAMS_EACH * multiprocessors // units)
+    possible = max(1, kv_bound // least_keys)
+    return 1 << (min(wanted, possible, MOST_SPLITS).bit_length() - 1)
 
 
 def tile_of(geometry: Geometry, *, sequences: int, query_bound: int, kv_bound: int, multiprocessors: int) -> Tile:
-    """For at most `query_bound` new tokens and `kv_bound` keys in each of `sequences`."""
+    """For at most `query_bound` new tokens and `kv_bound` keys in each of `sequences`.
+
+    The numbers are those that an H200 was fastest with.
+    """
     query_rows = query_bound * geometry.group
     keys, values = parts_of(geometry.head_size, geometry.key_storage), value_parts(geometry)
     width = max(keys.first * keys.count, values.first * values.count)
-    if query_rows <= 64:
+    if query_rows <= FEW_ROWS:
         block_m = power_of_two(query_rows, 16)
-        block_n = 64 if width <= 256 else 32 if width <= 512 else 16
+        if values.count > 1:
+            block_m = min(block_m, NARROWEST_WGMMA // 2)
+        block_n, least_keys = _decode_keys(geometry, width, kv_bound, block_m)
         tiles = -(-query_rows // block_m)
-        splits = decode_splits(sequences * geometry.kv_num_heads * tiles, kv_bound, block_n, multiprocessors)
-        return Tile(block_m, block_n, splits, power_of_two(min(query_rows, block_m)), 4, 3 if width <= 128 else 2)
+        splits = decode_splits(sequences * geometry.kv_num_heads * tiles, kv_bound, least_keys, multiprocessors)
+        return Tile(block_m, block_n, splits, power_of_two(min(query_rows, block_m)), 4, 2)
+    if values.count > 1:
+        return Tile(NARROWEST_WGMMA // 2, 64 if width <= 256 else 16, 1, NARROWEST_WGMMA // 2, 4, 2)
     if width <= 64:
         return Tile(128, 64, 1, 128, 4, 3)
     if width <= 128:
@@ -146,3 +158,15 @@ def tile_of(geometry: Geometry, *, sequences: int, query_bound: int, kv_bound: i
     if width <= 256:
         return Tile(64, 64, 1, 64, 8, 2)
     return Tile(16, 32 if width <= 512 else 16, 1, 16, 4, 1)
+
+
+def _decode_keys(geometry: Geometry, width: int, kv_bound: int, block_m: int) -> tuple[int, int]:
+    """(keys of a step, least keys of a split): large steps where there are many, small ones to split what is short."""
+    if width > 256:
+        block_n = 32 if width <= 512 else 16
+        return block_n, block_n
+    if width > 128 or block_m > 16 or kv_bound <= 1024:
+        return 64, 64
+    if geometry.key_storage.element == geometry.value_storage.element == "int8":
+        return 256, 512
+    return 128, 256

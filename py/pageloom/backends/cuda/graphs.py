@@ -11,7 +11,8 @@ from pageloom.errors import NotSupported
 
 
 class CapturedGraph:
-    """A captured graph. `replay` queues it on the current stream; the tensors it was captured with stay where they are."""
+    """A captured graph. `replay` queues it on the current stream; the tensors it was captured with stay where they
+    are."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph) -> None:
         self._graph = graph

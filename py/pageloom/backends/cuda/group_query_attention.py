@@ -29,8 +29,8 @@ ALIASES = {"present_key": "past_key", "present_value": "past_value"}
 class CudaGroupQueryAttention(CudaOperator):
     """The operator with its attributes; see `CudaOperator` for how inputs go in.
 
-    `present_key` and `present_value` may be given as the tensors of past_key and past_value: tokens are then appended in
-    place. Otherwise they are new, and hold the past and the new tokens. `total_sequence_length` stays on the host.
+    `present_key` and `present_value` may be given as the tensors of past_key and past_value: tokens are then appended
+    in place. Otherwise they are new, and hold the past and the new tokens. `total_sequence_length` stays on the host.
     """
 
     name = "GroupQueryAttention"
@@ -71,8 +71,8 @@ class CudaGroupQueryAttention(CudaOperator):
             )
         require(
             shape.present_length == shape.past_length,
-            f"present_key has {shape.past_length} rows and {shape.present_length} are needed; a longer past is appended "
-            "to in place",
+            f"present_key has {shape.past_length} rows and {shape.present_length} are needed; a longer past is "
+            "appended to in place",
             "present_key",
         )
         caches = {name: operands[name].tensor for name in ALIASES.values()}

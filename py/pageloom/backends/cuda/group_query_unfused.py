@@ -1,4 +1,5 @@
-"""The last tier of GroupQueryAttention: matrix products and a softmax, and what only it does: bias and captured scores."""
+"""The last tier of GroupQueryAttention: matrix products and a softmax, and what only it does: bias and captured
+scores."""
 
 from __future__ import annotations
 

@@ -76,7 +76,8 @@ def _strides(heads: torch.Tensor) -> Strides:
 
 
 def run_cudnn(call: AttentionCall, plan: Plan) -> None:
-    """cuDNN, whose output tensor's strides say where rows of either rank go; rows that see no key are set to 0 after it."""
+    """cuDNN, whose output tensor's strides say where rows of either rank go; rows that see no key are set to 0 after
+    it."""
     spec, shape = call.spec, call.shape
     causal: Causal = "none"
     if spec.is_causal:
@@ -162,8 +163,8 @@ def run_memory_efficient(call: AttentionCall, plan: Plan) -> None:
 
 
 def _bias(call: AttentionCall, visible: torch.Tensor) -> torch.Tensor:
-    """`[B, heads, rows, keys]` of the query's type, -inf where the mask, padding or the causal rule hide a key, with rows
-    that begin where the kernel can load them."""
+    """`[B, heads, rows, keys]` of the query's type, -inf where the mask, padding or the causal rule hide a key, with
+    rows that begin where the kernel can load them."""
     shape, total, mask = call.shape, call.shape.total_sequence_length, call.mask
     size = (shape.batch_size, shape.q_num_heads, shape.q_sequence_length, total)
     padded = -(-total // BIAS_ALIGNMENT) * BIAS_ALIGNMENT

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from pageloom.attention.numerics.dtypes import Array
 from pageloom.attention.tiers import Explanation
 from pageloom.backends.cuda.context import Context
 from pageloom.backends.cuda.graphs import capture
@@ -29,8 +28,6 @@ SDPA_NAMES: Mapping[Tier, str] = {
 }
 """ONNX Runtime's words for the tiers, in the line that its debug switch asks for."""
 _log = logging.getLogger(__name__)
-
-Output = torch.Tensor | Array
 
 
 class Prepared(ABC):
@@ -103,10 +100,10 @@ class RecordedCall:
 class CudaOperator(ABC):
     """An operator with its attributes.
 
-    Inputs go by their ONNX names: PyTorch tensors of the device are used where they lie, caches updated in place; numpy's
-    arrays and other host memory are copied. Outputs are PyTorch tensors on the device where the input they follow (Q, or
-    the cache) is one, numpy arrays otherwise. Lengths in host memory are checked; what the device alone knows means what
-    the operator's check module says.
+    Inputs go by their ONNX names: PyTorch tensors of the device are used where they lie, caches updated in place;
+    numpy's arrays and other host memory are copied. Outputs are PyTorch tensors on the device where the input they
+    follow (Q, or the cache) is one, numpy arrays otherwise. Lengths in host memory are checked; what the device alone
+    knows means what the operator's check module says.
     """
 
     name: str
@@ -158,6 +155,6 @@ class CudaOperator(ABC):
     """Whether every tier stores new tokens with a Triton kernel first."""
 
     @staticmethod
-    def _given_back(prepared: Prepared, name: str, tensor: torch.Tensor) -> Output:
+    def _given_back(prepared: Prepared, name: str, tensor: torch.Tensor) -> Any:
         operand = prepared.operands.get(prepared.source(name))
         return to_numpy(tensor) if operand is not None and operand.host is not None else tensor

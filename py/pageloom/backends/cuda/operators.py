@@ -29,8 +29,8 @@ class CudaOperators:
     """The operators of one device, for one stream at a time; they share plans.
 
     - `device`: a `torch.device`, its name, or None for the current GPU; the CPU where Triton's interpreter is on.
-    - `tier` forces one tier, `forbid` names tiers that may not run unless forced, `sdpa_kernel` is ONNX Runtime's bit mask
-      of kernels; its environment names (`pageloom.backends.cuda.tiers`) are read once, here.
+    - `tier` forces one tier, `forbid` names tiers that may not run unless forced, `sdpa_kernel` is ONNX Runtime's bit
+      mask of kernels; its environment names (`pageloom.backends.cuda.tiers`) are read once, here.
     - `plan_capacity`: plans that are kept; see `plans`.
 
     Raises `NotSupported` where PyTorch or a GPU is missing, `InvalidArgument` for an option that there is not.
@@ -96,9 +96,9 @@ class CudaOperators:
     def capture(self, step: Callable[[], None], *, warm_up: Callable[[], None] | None = None) -> CapturedGraph:
         """`step`, which makes calls of these operators on tensors of the device, as one CUDA graph.
 
-        `warm_up` runs first, outside the graph, and makes the same calls, on tensors that it may spoil; without it every
-        call must have run before with the same shapes. Raises `NotWarmedUp` for one that has not, `NotSupported` where
-        there is no GPU.
+        `warm_up` runs first, outside the graph, and makes the same calls, on tensors that it may spoil; without it
+        every call must have run before with the same shapes. Raises `NotWarmedUp` for one that has not, `NotSupported`
+        where there is no GPU.
         """
         from pageloom.backends.cuda.graphs import capture  # noqa: PLC0415 - needs PyTorch
 

@@ -50,8 +50,8 @@ class CudaPagedAttention(CudaOperator):
             cache = operands.get(ALIASES[name])
             require(
                 cache is not None and same_memory(alias.tensor, cache.tensor),
-                f"{name} is not the memory of {ALIASES[name]}, which is updated in place: give that tensor, or leave {name} "
-                "out",
+                f"{name} is not the memory of {ALIASES[name]}, which is updated in place: give that tensor, or leave "
+                f"{name} out",
                 name,
             )
         caches = {name: operands[name].tensor for name in ALIASES.values() if name in operands}

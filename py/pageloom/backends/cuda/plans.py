@@ -28,7 +28,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class PlanCounts:
-    """How many lookups found a warm plan, how many made one, how many plans were dropped for others, how many are kept."""
+    """How many lookups found a warm plan, how many made one, how many plans were dropped for others, how many are
+    kept."""
 
     hits: int
     misses: int
@@ -56,7 +57,8 @@ class PlanCache:
     def plan(self, key: Hashable, what: str) -> Plan:
         """The plan of `key`, made if it is new; `what` names the call.
 
-        Raises `NotWarmedUp` inside a capture for one that no call outside has run with: building it would end the capture.
+        Raises `NotWarmedUp` inside a capture for one that no call outside has run with: building it would end the
+        capture.
         """
         plan = self._plans.get(key)
         if self._is_capturing():

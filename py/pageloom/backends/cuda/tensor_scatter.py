@@ -19,8 +19,8 @@ from pageloom.backends.cuda.tiers import SCATTER_TIERS, Tier
 class CudaTensorScatter(CudaOperator):
     """The operator with its attributes; see `CudaOperator` for how inputs go in.
 
-    `present_cache` may be given as the tensor of past_cache: it is then updated in place. Indices on the device that pass
-    the room for the update wrap round where `mode` is circular, and write nothing where it is linear.
+    `present_cache` may be given as the tensor of past_cache: it is then updated in place. Indices on the device that
+    pass the room for the update wrap round where `mode` is circular, and write nothing where it is linear.
     """
 
     name = "TensorScatter"

@@ -1,4 +1,5 @@
-"""Tensors that the operators take and give: PyTorch's on the device where they lie, host memory of any kind as a copy."""
+"""Tensors that the operators take and give: PyTorch's on the device where they lie, host memory of any kind as a
+copy."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ def as_operand(name: str, value: Any, device: torch.device) -> Operand:
     """`value` on `device`: a tensor there as it is, anything in host memory copied, but for what stays there.
 
     Host memory is a PyTorch tensor on another device, numpy's arrays, `Tensor`, or anything with the buffer protocol.
-    Raises `InvalidArgument`, naming the input, for what is none of these, an unknown element type or, on the device, gaps
-    between elements.
+    Raises `InvalidArgument`, naming the input, for what is none of these, an unknown element type or, on the device,
+    gaps between elements.
     """
     if isinstance(value, torch.Tensor):
         if value.dtype not in _NAMES:
@@ -114,7 +115,7 @@ def to_numpy(tensor: torch.Tensor) -> Array:
 
 def same_memory(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether both are the same elements of the same memory."""
-    return first.data_ptr() == second.data_ptr() and first.shape == second.shape and first.dtype == second.dtype
+    return bool(first.data_ptr() == second.data_ptr() and first.shape == second.shape and first.dtype == second.dtype)
 
 
 def require_apart(written: Mapping[str, torch.Tensor], others: Mapping[str, torch.Tensor]) -> None:

@@ -1,1 +1,2 @@
-"""Triton kernels. Importing a module here needs Triton; nothing else of the backend does before a kernel is launched."""
+"""Triton kernels. Importing a module here needs Triton; nothing else of the backend does before a kernel is
+launched."""

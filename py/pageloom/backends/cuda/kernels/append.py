@@ -42,8 +42,8 @@ def append_side(
 
 
 STATIC = [
-    "num_tokens", "batch", "rows", "limit", "columns", "num_blocks", "cos_rows", "output_width", "num_heads", "kv_heads",
-    "block_shift",
+    "num_tokens", "batch", "rows", "limit", "columns", "num_blocks", "cos_rows", "output_width", "num_heads",
+    "kv_heads", "block_shift",
 ]  # fmt: skip
 """Integers that no program is compiled apart for."""
 
@@ -77,7 +77,7 @@ def append_kernel(
             return
     else:
         sequence = token // rows
-    start, new, past, keys = sequence_lengths(
+    start, _, past, keys = sequence_lengths(
         sequence, starts, lengths, query_lengths, num_tokens, rows, limit, 0, LENGTHS
     )
     index = token - start if LENGTHS == "paged" else token - sequence * rows

@@ -69,7 +69,8 @@ def load_part(
 
 @triton.jit
 def half_of_nibble(packed, PART: tl.constexpr):
-    """float16 of the low (PART 0) or high four bits of uint8, less 8: those bits are the low ones of the half 1024 + code."""
+    """float16 of the low (PART 0) or high four bits of uint8, less 8: those bits are the low ones of the half 1024 +
+    code."""
     SHIFT: tl.constexpr = "0" if PART == 0 else "4"
     return tl.inline_asm_elementwise(
         """
@@ -145,44 +146,9 @@ def half_of_int8(codes):
 
 
 @triton.jit
-def prefetch_rows(cache, offsets, seen, BYTES: tl.constexpr):
-    """Ask the L2 cache for BYTES of each row that is seen, before it is loaded."""
-    addresses = (cache + offsets).to(tl.int64)
-    tl.inline_asm_elementwise(
-        """
-        {
-        .reg .pred there;
-        setp.ne.s32 there, $3, 0;
-        @there cp.async.bulk.prefetch.L2.global [$1], $2;
-        mov.b32 $0, 0;
-        }
-        """,
-        "=r,l,r,r",
-        [addresses, tl.full(offsets.shape, BYTES, tl.int32), seen.to(tl.int32)],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
-
-@triton.jit
-def ask_ahead(
-    key_cache, value_cache, table, sequence, first, begin, high, columns, num_blocks, head,
-    k_block, k_row, k_head, v_block, v_row, v_head, block_shift,
-    PAGED: tl.constexpr, BLOCK_N: tl.constexpr, K_BYTES: tl.constexpr, V_BYTES: tl.constexpr, V_UNIT: tl.constexpr,
-):  # fmt: skip
-    """Prefetch K and V of the BLOCK_N positions from `first` on."""
-    positions = first + tl.arange(0, BLOCK_N)
-    wanted = (positions >= begin) & (positions < high)
-    k_rows, seen = cache_rows(table, sequence, positions, wanted, columns, num_blocks, k_block, k_row, block_shift, PAGED)
-    v_rows, _ = cache_rows(table, sequence, positions, wanted, columns, num_blocks, v_block, v_row, block_shift, PAGED)
-    prefetch_rows(key_cache, k_rows + head * k_head, seen, K_BYTES)
-    prefetch_rows(value_cache, (v_rows + head * v_head) * V_UNIT, seen, V_BYTES)
-
-
-@triton.jit
 def scaled_query(values, channels, k_scale, head, unit, HEAD: tl.constexpr, SCALED: tl.constexpr, DTYPE: tl.constexpr):
-    """(high, low) of float32 Q rows: their sum is Q, times the scale of each channel over `unit`, to twice DTYPE's bits."""
+    """(high, low) of float32 Q rows: their sum is Q, times the scale of each channel over `unit`, to twice DTYPE's
+    bits."""
     if SCALED == "channel":
         factor = tl.load(k_scale + head * HEAD + channels, mask=channels < HEAD, other=0.0)
         values = values * (factor / unit)[None, :]
@@ -286,8 +252,7 @@ def attend_kernel(
     FUSED: tl.constexpr, UNIFORM: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, SOFTCAP: tl.constexpr,
     SINK: tl.constexpr, K_KIND: tl.constexpr, V_KIND: tl.constexpr, K_SCALED: tl.constexpr, V_SCALED: tl.constexpr,
     RECIPROCAL: tl.constexpr, NORM: tl.constexpr, ROTARY: tl.constexpr, ROTARY_DIM: tl.constexpr,
-    ROTARY_OFFSET: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr, ONLY_FLAGGED: tl.constexpr, AHEAD: tl.constexpr, ASSEMBLY: tl.constexpr,
-    K_BYTES: tl.constexpr, V_BYTES: tl.constexpr,
+    ROTARY_OFFSET: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr, ONLY_FLAGGED: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
     """FUSED: each sequence has at most one new token, whose Q is prepared, and whose K and V are stored, here.
 
@@ -356,11 +321,6 @@ def attend_kernel(
         return
     low = (first_block + split * blocks_each) * BLOCK_N
     high = tl.minimum(low + blocks_each * BLOCK_N, end)
-    if AHEAD > 0:
-        for first in range(low, tl.minimum(low + AHEAD * BLOCK_N, high), BLOCK_N):
-            ask_ahead(key_cache, value_cache, table, owner, first, begin, high, columns, num_blocks, head,
-                      k_block, k_row, k_head, v_block, v_row, v_head, block_shift,
-                      PAGED, BLOCK_N, K_BYTES, V_BYTES, V_UNIT)  # fmt: skip
 
     DTYPE: tl.constexpr = output.dtype.element_ty
     position = past + token
@@ -426,10 +386,6 @@ def attend_kernel(
         v_rows, _ = cache_rows(table, owner, positions, wanted, columns, num_blocks, v_block, v_row, block_shift, PAGED)
         k_rows += head * k_head
         v_rows += head * v_head
-        if AHEAD > 0:
-            ask_ahead(key_cache, value_cache, table, owner, first + AHEAD * BLOCK_N, begin, high, columns, num_blocks,
-                      head, k_block, k_row, k_head, v_block, v_row, v_head, block_shift,
-                      PAGED, BLOCK_N, K_BYTES, V_BYTES, V_UNIT)  # fmt: skip
         k0 = load_part(key_cache, k_rows, k_index, seen, HEAD, 0, K_PAIRED, K0, DTYPE, ASSEMBLY)
         logits = tl.dot(q0, tl.trans(k0))
         if K_SCALED == "channel":
@@ -464,8 +420,8 @@ def attend_kernel(
 
     if SPLITS == 1 or active == 1:
         finish(output, log_sum_exp, acc0, acc1, top, total, token, query_head, inside, sinks, v_scale, head, owner,
-               start, valid, o_batch, o_row, o_head, kv_heads * GROUP, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, V_SCALED,
-               SINK, HAS_LOG_SUM_EXP)  # fmt: skip
+               start, valid, o_batch, o_row, o_head, kv_heads * GROUP, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED,
+               V_SCALED, SINK, HAS_LOG_SUM_EXP)  # fmt: skip
     else:
         place = tl.arange(0, BLOCK_M)
         part = partials + unit.to(tl.int64) * (SPLITS * V_PARTS * ROWS * V0)
@@ -490,4 +446,5 @@ def attend_kernel(
             kept_token = kept // GROUP
             finish(output, log_sum_exp, merged0, merged1, all_top, all_total, kept_token, head * GROUP + kept % GROUP,
                    kept_token < new, sinks, v_scale, head, owner, start, valid, o_batch, o_row, o_head,
-                   kv_heads * GROUP, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, V_SCALED, SINK, HAS_LOG_SUM_EXP)  # fmt: skip
+                   kv_heads * GROUP, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED,
+                   V_SCALED, SINK, HAS_LOG_SUM_EXP)  # fmt: skip

@@ -1,4 +1,5 @@
-"""Pages into dense tensors, for libraries that read K and V where they lie in order; and which sequences that would spoil."""
+"""Pages into dense tensors, for libraries that read K and V where they lie in order; and which sequences that would
+spoil."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ def gather_kernel(
 ):  # fmt: skip
     """Copy BLOCK_N rows of one sequence to `dense_key` and `dense_value` [B, bound, WIDTH].
 
-    `dense_lengths` gets the keys of each sequence, and 0 for one that is flagged: one that takes no part, that an unmapped
-    page leaves a hole in, or whose new tokens are not the `rows` that each sequence should have. No dense tensor stands
-    for such a sequence, so it is left to another kernel.
+    `dense_lengths` gets the keys of each sequence, and 0 for one that is flagged: one that takes no part, that an
+    unmapped page leaves a hole in, or whose new tokens are not the `rows` that each sequence should have. No dense
+    tensor stands for such a sequence, so it is left to another kernel.
     """
     sequence = tl.program_id(0)
     chunk = tl.program_id(1)
-    start, new, past, keys = sequence_lengths(sequence, starts, lengths, lengths, num_tokens, 0, limit, 0, "paged")
+    start, new, _, keys = sequence_lengths(sequence, starts, lengths, lengths, num_tokens, 0, limit, 0, "paged")
     row = table + sequence.to(tl.int64) * columns
     if chunk == 0:
         used = (keys + (1 << block_shift) - 1) >> block_shift

@@ -22,8 +22,8 @@ def sequence_lengths(
 
     LENGTHS says where they come from:
 
-    - "paged": `starts` is a prefix sum int32[B + 1], `lengths` the cached tokens; a sequence that takes no part, since its
-      past is negative or passes `limit`, has 0 keys.
+    - "paged": `starts` is a prefix sum int32[B + 1], `lengths` the cached tokens; a sequence that takes no part, since
+      its past is negative or passes `limit`, has 0 keys.
     - "prompt", "append", "chunk": `lengths` int32[B] is one less than the keys, of at most `limit`; the past is 0, what
       `rows` leave, or what `query_lengths` int32[B] leave.
     - "external": `lengths` int64[B] counts the keys, and the last row sees all of them; the position may be negative.
@@ -87,8 +87,8 @@ def cache_rows(
 ):
     """(offset of each position's row in a cache, int64; whether it is there).
 
-    Pages hold 2 ** `block_shift` positions, and an entry of the block table outside [0, num_blocks) maps no page. If not
-    PAGED, a sequence's rows lie in one block, its own.
+    Pages hold 2 ** `block_shift` positions, and an entry of the block table outside [0, num_blocks) maps no page. If
+    not PAGED, a sequence's rows lie in one block, its own.
     """
     if PAGED:
         row = table + sequence.to(tl.int64) * columns
@@ -197,11 +197,8 @@ def code_units(
     else:
         unit = tl.full(values.shape, 0.0, tl.float32) + tl.load(scale)
     unit = tl.where(unit == 0.0, 1.0, unit)
-    if RECIPROCAL:
-        units = values * tl.div_rn(tl.full(values.shape, 1.0, tl.float32), unit)
-    else:
-        units = tl.div_rn(values, unit)
-    return units
+    one = tl.full(values.shape, 1.0, tl.float32)
+    return values * tl.div_rn(one, unit) if RECIPROCAL else tl.div_rn(values, unit)
 
 
 @triton.jit
