@@ -116,10 +116,10 @@ class Attention:
       softcap, after bias and mask (hidden is `qk_hidden`), or the probabilities; the naive path alone does it;
     - `path`, `level`: forced; None picks. flash_decoding splits the keys between threads. Raises ValueError for a level
       that cannot run here, or another path than naive with `qk_output`;
-    - `approximation`: None computes in float32 (on avx512_amx in three bfloat16 parts of each float32, which sum to it).
-      "bf16" keeps one part in prefill on avx512_amx over int8 and int4 caches: q, k and the weights are off by up to 2^-9
-      of themselves. "int8_query" rounds Q to 8 bits in decode over an int8 cache, on a CPU with VNNI: q is off by up to
-      1 / 254 of the row's largest channel. ValueError where the level, the CPU or the cache has it not.
+    - `approximation`: None computes in float32 (on avx512_amx in three bfloat16 parts that sum to each float exactly).
+      "bf16" keeps one part, in prefill on avx512_amx over int8 and int4 caches: q, k and the weights are off by up to
+      2^-9 of themselves. "int8_query" rounds Q to 8 bits, in decode over an int8 cache on a CPU with VNNI: q is off by
+      up to 1 / 254 of the row's largest channel. ValueError where the level, the CPU or the cache has it not.
 
     `threads` is the most of the pool that the call may use. Products and sums are float32. Raises ValueError naming the
     argument for shapes and types that do not fit.
@@ -218,8 +218,8 @@ class Matrix:
     """A weight matrix `[rows, columns]` in the format of its GGUF file, rows interleaved for the vectors of `level`. It
     starts as zeros. Formats are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K.
 
-    Its products multiply float32 activations with the weights that the format stands for, in float32 and column by
-    column: a row of a result does not depend on how many rows are computed with it. Raises ValueError for an unknown
+    Its products multiply float32 activations with the weights that the format stands for, in float32 and in one order:
+    a row of a result does not depend on how many rows are computed with it. Raises ValueError for an unknown
     format and for columns that are no whole number of its blocks.
     """
 
@@ -231,8 +231,8 @@ class Matrix:
     @property
     def nbytes(self) -> int: ...
 
-# What follows is bound to float32 values [most rows, width], whose rows may lie apart, and to `count`, int32[1]: how many
-# rows there are, read at every call and clamped to the arrays. Each raises ValueError for shapes that do not fit.
+# What follows is bound to float32 values [most rows, width], whose rows may lie apart, and to `count`, int32[1]: how
+# many rows there are, read at every call and clamped to the arrays. Each raises ValueError for shapes that do not fit.
 
 class Embed:
     """output[t] = matrix[ids[t]] * scale; `ids` int32. Zeros for an id outside the matrix."""
@@ -295,8 +295,8 @@ class SelectRows:
     def __call__(self) -> None: ...
 
 class Candidates:
-    """The best `num_candidates` (int32[1]) tokens of each row of `logits` `[rows, vocabulary]`, best first, the lower one
-    first where logits are equal.
+    """The best `num_candidates` (int32[1]) tokens of each row of `logits` `[rows, vocabulary]`, best first, the lower
+    one first where logits are equal.
 
     First each adjustment i < num_adjustments (int32[1]) changes `logits` in place:
     `x -> (x / divisor if x > 0 else x * divisor) + bias` at (adjustment_rows[i], adjustment_tokens[i]). Outputs:

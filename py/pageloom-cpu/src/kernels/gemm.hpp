@@ -45,9 +45,11 @@ static void multiply(int64_t rows, int64_t depth, const float* a, int64_t stride
   for (; i + M <= rows; i += M) {
     const float* tile = a + i * row;
     float* out = c + i * N * kLanes;
-    multiply_tile<M, N, Transposed, Accumulate>(smaller(depth, kSumLength), tile, stride, b, out);
-    for (int64_t k = kSumLength; k < depth; k += kSumLength) {
-      multiply_tile<M, N, Transposed, true>(smaller(depth - k, kSumLength), tile + k * step, stride, b + k * N * kLanes, out);
+    int64_t part = depth < kSumLength ? depth : kSumLength;
+    multiply_tile<M, N, Transposed, Accumulate>(part, tile, stride, b, out);
+    for (int64_t k = part; k < depth; k += part) {
+      part = depth - k < kSumLength ? depth - k : kSumLength;
+      multiply_tile<M, N, Transposed, true>(part, tile + k * step, stride, b + k * N * kLanes, out);
     }
   }
   if constexpr (M > 1) {
