@@ -58,16 +58,11 @@ struct FloatRows {
   bool mapped;
 };
 
-// Keys [begin, end) of one head as floats: in place where they already are and lie together. Unmapped rows become 0.
+// Keys [begin, end) of one head as floats. Those that are floats already are copied too: one long read is faster than what
+// the products would do to memory. Unmapped rows become 0.
 static FloatRows float_rows(const Cache& cache, const Addressing& where, int64_t sequence, int head, int64_t begin,
                             int64_t end, int channels, float* buffer) {
   const int64_t width = padded(channels);
-  if (cache.element == Element::f32) {
-    const Run run = run_at(cache, where, sequence, head, begin, end);
-    if (run.data && run.count == end - begin) {
-      return {reinterpret_cast<const float*>(run.data), cache.row_stride / 4, channels, true};
-    }
-  }
   bool mapped = true;
   for (int64_t t = begin; t < end;) {
     const Run run = run_at(cache, where, sequence, head, t, end);

@@ -17,7 +17,7 @@
 static constexpr LevelKernels kKernels = {
     kLanes,
     2 * kLanes,
-    192,
+    256,
     partial_stride,
     rows_scratch_size,
     tile_scratch_size,
