@@ -27,8 +27,21 @@ class CpuContext:
         self.options = options
         self.why_no_kernels = why_no_kernels()
         self.level = _level(options, self.why_no_kernels)
+        self.why_not_levels = _why_not_levels(self.level)
         self.kernel_options: dict[str, Any] = {"level": self.level, "threads": options.num_threads}
         self.attention_options = self.kernel_options | _approximation(options, self.level, self.why_no_kernels)
+
+
+def _why_not_levels(level: Level | None) -> dict[str, str]:
+    """The reason against each other instruction set that is faster or that this machine lacks."""
+    if level is None:
+        return {}
+    import pageloom_cpu  # noqa: PLC0415 - optional
+
+    available = pageloom_cpu.levels()
+    faster = available[available.index(level) + 1 :]
+    reasons = dict.fromkeys(map(str, faster), f"level {level} was asked for")
+    return reasons | {str(other): reason for other, reason in pageloom_cpu.unavailable_levels().items()}
 
 
 def _approximation(options: CpuOptions, level: Level | None, missing: str | None) -> dict[str, str]:

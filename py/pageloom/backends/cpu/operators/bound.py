@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pageloom.attention.numerics.dtypes import Array
-from pageloom.attention.tiers import Explanation
-from pageloom.backends.cpu.tiers import CompiledTier, Tier
+from pageloom.backends.cpu.tiers import CompiledTier, CpuExplanation, Tier
 
 Run = Callable[[], None]
 
@@ -20,7 +19,7 @@ class Bound:
 
     outputs: dict[str, Array]
     run: Run
-    explain: Callable[[], Explanation[Tier]]
+    explain: Callable[[], CpuExplanation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,6 @@ class RecordedCall:
         self._run()
         return self.outputs
 
-    def explain(self) -> Explanation[Tier]:
+    def explain(self) -> CpuExplanation:
         """The tier that a call takes with the lengths as they are now, and the reason against every faster one."""
         return self._explain()

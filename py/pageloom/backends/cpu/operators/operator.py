@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from pageloom.attention.numerics.dtypes import Array
-from pageloom.attention.tiers import Explanation, fastest
+from pageloom.attention.tiers import fastest
 from pageloom.attention.validation import require_one_of
 from pageloom.backends.cpu.context import CpuContext
 from pageloom.backends.cpu.operators.bound import Bound, Prepared, RecordedCall
-from pageloom.backends.cpu.tiers import COMPILED_TIERS, TIERS, Tier, explain_plan, require_path
+from pageloom.backends.cpu.tiers import COMPILED_TIERS, TIERS, CpuExplanation, Tier, explain_plan, require_path
 
 
 class CpuOperator(ABC):
@@ -27,8 +27,11 @@ class CpuOperator(ABC):
     def _prepared(self, given: dict[str, Any], *, may_copy: bool) -> Prepared:
         """`given` checked; an input that is no dense array is copied, or refused unless `may_copy`."""
 
-    def explain(self, *, tier: Tier | None = None, **inputs: Any) -> Explanation[Tier]:
-        """The tier that would run such a call, and the reason against every faster one. Raises as a call does."""
+    def explain(self, *, tier: Tier | None = None, **inputs: Any) -> CpuExplanation:
+        """The tier and the instruction set that would run such a call, and the reasons against every faster one.
+
+        Raises as a call does.
+        """
         return self._bound(self._prepared(inputs, may_copy=True), tier).explain()
 
     def __call__(self, *, tier: Tier | None = None, **inputs: Any) -> dict[str, Array]:
@@ -51,7 +54,8 @@ class CpuOperator(ABC):
         cannot: dict[Tier, str] = prepared.cannot()
         if self._context.why_no_kernels is not None:
             cannot |= dict.fromkeys(COMPILED_TIERS, self._context.why_no_kernels)
-        usable = fastest(TIERS, {known: cannot.get(known) for known in TIERS}, forced)
+        found = fastest(TIERS, {known: cannot.get(known) for known in TIERS}, forced)
+        usable = CpuExplanation(found.tier, found.reasons)
         if usable.tier == "reference":
             outputs, run = prepared.bind_reference()
             return Bound(outputs, run, lambda: usable)
@@ -60,4 +64,7 @@ class CpuOperator(ABC):
         plan = call.plan
         if forced is not None and plan is not None:
             require_path(plan(), forced)
-        return Bound(call.outputs, call.run, lambda: usable if plan is None else explain_plan(plan(), usable.reasons))
+        if plan is None:
+            return Bound(call.outputs, call.run, lambda: usable)
+        levels = self._context.why_not_levels
+        return Bound(call.outputs, call.run, lambda: explain_plan(plan(), usable.reasons, levels))
