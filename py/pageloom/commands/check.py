@@ -35,8 +35,8 @@ def add_parser(commands: Any) -> None:
         "check",
         help="hold the attention operators against their reference on this machine",
         description="Runs the conformance matrix on this machine's WebGPU adapter, CPU or NVIDIA GPU: each case "
-        "against a reference in double precision, with what computed it and why nothing faster did. Exits with 1 where a case "
-        "failed.",
+        "against a reference in double precision, with what computed it and why nothing faster did. Exits with 1 where "
+        "a case failed.",
     )
     parser.add_argument(
         "--backend",

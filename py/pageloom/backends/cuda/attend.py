@@ -245,6 +245,7 @@ def gather(geometry: Geometry, call: Cached, dense: Dense, *, copies: bool) -> N
         call.key_cache, call.value_cache, dense.key, dense.value, dense.lengths, dense.flags,
         call.starts, call.lengths, call.table,
         call.num_tokens, call.query_bound, call.limit, call.columns, call.num_blocks, call.kv_bound,
-        k.batch, k.row, v.batch, v.row, geometry.block_shift, WIDTH=width, WIDTH_BLOCK=power_of_two(width), BLOCK_N=block_n,
+        k.batch, k.row, v.batch, v.row, geometry.block_shift,
+        WIDTH=width, WIDTH_BLOCK=power_of_two(width), BLOCK_N=block_n,
         COLUMNS_BLOCK=min(1024, power_of_two(call.columns, 2)), GATHERS=copies, num_warps=4,
     )  # fmt: skip

@@ -9,7 +9,8 @@ import torch
 
 from pageloom.backends.cuda.attend import Cached, Dense, Strides, append, attend, gather
 from pageloom.backends.cuda.context import Context
-from pageloom.backends.cuda.cudnn_sdpa import Causal, SdpaForm, run_sdpa, why_not_cudnn
+from pageloom.backends.cuda.cudnn_choice import why_not_cudnn
+from pageloom.backends.cuda.cudnn_sdpa import Causal, SdpaForm, run_sdpa
 from pageloom.backends.cuda.geometry import Geometry, Tile, tile_of
 from pageloom.backends.cuda.operator import Prepared
 from pageloom.backends.cuda.plans import Plan

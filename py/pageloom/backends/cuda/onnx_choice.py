@@ -6,7 +6,7 @@ from pageloom.attention.onnx.check import OnnxAttentionShape
 from pageloom.attention.onnx.spec import OnnxAttentionSpec
 from pageloom.attention.tensors import DType
 from pageloom.backends.cuda.availability import DeviceFacts
-from pageloom.backends.cuda.cudnn_sdpa import why_not_cudnn
+from pageloom.backends.cuda.cudnn_choice import why_not_cudnn
 from pageloom.backends.cuda.tiers import Tier
 
 MOST_DECODE_ROWS = 64

@@ -1,0 +1,66 @@
+"""Tiles and splits: pure arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+
+from pageloom.attention.cache_storage import CacheStorage
+from pageloom.backends.cuda.geometry import Geometry, decode_splits, parts_of, power_of_two, tile_of, value_parts
+
+HALF = CacheStorage("float16", "NONE")
+INT8 = CacheStorage("int8", "PER_TENSOR")
+INT4 = CacheStorage("int4", "PER_CHANNEL")
+
+
+def geometry(heads: tuple[int, int] = (32, 8), head_size: int = 128, storage: CacheStorage = HALF) -> Geometry:
+    return Geometry("float16", *heads, head_size, head_size, 0.1, storage, storage, "paged", block_size=16)
+
+
+@pytest.mark.parametrize(("number", "least", "power"), [(1, 1, 1), (3, 1, 4), (16, 1, 16), (17, 1, 32), (5, 16, 16)])
+def test_powers_of_two_hold_their_number(number: int, least: int, power: int) -> None:
+    assert power_of_two(number, least) == power
+
+
+def test_the_parts_of_a_row_hold_all_its_channels() -> None:
+    for head_size in (*range(8, 513, 8), 576):
+        for storage in (HALF, INT8, INT4):
+            parts = parts_of(head_size, storage)
+            assert parts.first + parts.rest >= head_size
+            assert parts.first >= 16
+
+
+def test_codes_are_split_in_even_and_odd_channels_where_tensor_cores_need_it() -> None:
+    assert (parts_of(64, INT4).paired, parts_of(64, INT8).paired) == (4, 0)
+    assert value_parts(geometry(storage=INT8)).paired == 8
+    assert value_parts(geometry()).count == 1
+
+
+@pytest.mark.parametrize(
+    ("units", "keys", "splits"),
+    [(8, 4096, 16), (64, 4096, 4), (256, 2048, 1), (8, 200, 1), (1, 10**6, 32), (600, 4096, 1)],
+)
+def test_splits_fill_the_device_but_no_split_is_short(units: int, keys: int, splits: int) -> None:
+    assert decode_splits(units, keys, 256, 132) == splits
+
+
+@pytest.mark.parametrize("storage", [HALF, INT8, INT4])
+@pytest.mark.parametrize("query_bound", [1, 4, 17, 500])
+@pytest.mark.parametrize("heads", [(32, 8), (9, 3), (64, 1), (7, 7)])
+def test_a_tile_has_a_power_of_two_of_rows_and_keeps_what_splits_need(
+    storage: CacheStorage, query_bound: int, heads: tuple[int, int]
+) -> None:
+    shape = geometry(heads, storage=storage)
+    tile = tile_of(shape, sequences=2, query_bound=query_bound, kv_bound=3000, multiprocessors=132)
+    for size in (tile.block_m, tile.block_n, tile.splits, tile.rows):
+        assert size == power_of_two(size)
+    assert tile.rows >= min(tile.block_m, query_bound * shape.group)
+    assert tile.splits == 1 or query_bound * shape.group <= 64
+
+
+@pytest.mark.parametrize("storage", [INT8, INT4])
+def test_values_in_two_parts_stay_off_the_warp_group_form(storage: CacheStorage) -> None:
+    for query_bound in (1, 16, 300):
+        tile = tile_of(
+            geometry(storage=storage), sequences=1, query_bound=query_bound, kv_bound=500, multiprocessors=132
+        )
+        assert tile.block_m < 64
