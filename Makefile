@@ -3,13 +3,13 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTHON := .venv/bin/python
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 
-.PHONY: demo test test-all test-unit test-cpu sanitize-cpu test-native test-worker test-e2e test-gpu load-test check-tiers lint format bench picture setup clean help
+.PHONY: demo test test-all test-unit test-cpu test-cuda sanitize-cpu test-native test-worker test-e2e test-gpu load-test check-tiers lint format bench picture setup clean help
 
 demo: ## The page with the built-in model, in a browser (ARGS="--port 8000 --no-open")
 	@scripts/setup.sh demo
 	@$(PYTHON) -m pageloom demo --model $(MODEL) $(ARGS)
 
-test: test-unit test-cpu test-native test-worker test-e2e ## All tests but the slow ones
+test: test-unit test-cpu test-cuda test-native test-worker test-e2e ## All tests but the slow ones
 
 test-all: setup ## All tests, the slow ones too (golden answers at full length: an hour on two cores)
 	npm test
@@ -21,6 +21,9 @@ test-unit: setup ## Tests that need no device (ARGS goes to pytest)
 
 test-cpu: setup ## Tests of the compiled CPU kernels, on every instruction set that this machine has
 	$(PYTHON) -m pytest tests/cpu $(ARGS)
+
+test-cuda: setup ## Tests of the CUDA backend; what needs PyTorch or an NVIDIA GPU is skipped where it is missing
+	$(PYTHON) -m pytest tests/cuda $(ARGS)
 
 sanitize-cpu: setup ## The matrix on CPU kernels built with the address and undefined-behaviour sanitizers
 	scripts/sanitize_cpu.sh $(ARGS)
