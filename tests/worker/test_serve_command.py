@@ -67,8 +67,8 @@ def test_a_machine_without_an_adapter_is_told_so(model_path: Path, tmp_path: Pat
 def test_a_backend_without_models_says_which_has_them(
     model_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert serve(model_path, tmp_path, "--backend", "cpu") == 3
-    assert "cpu runs single operators, but no models; webgpu does" in capsys.readouterr().err
+    assert serve(model_path, tmp_path, "--backend", "cuda") == 3
+    assert "cuda runs single operators, but no models; webgpu, cpu do" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_said_before_the_model_is_loaded(

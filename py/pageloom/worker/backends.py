@@ -109,4 +109,4 @@ def check_runs_models(name: str) -> None:
     """Raise `NotSupported` for a backend that runs single operators alone."""
     if not find_backend(name).has_runner:
         runners = ", ".join(backend.name for backend in BACKENDS if backend.has_runner)
-        raise NotSupported(f"{name} runs single operators, but no models; {runners} does", param="backend")
+        raise NotSupported(f"{name} runs single operators, but no models; {runners} do", param="backend")

@@ -20,30 +20,46 @@ PAGELOOM_INLINE void add_columns(const char* block, int64_t panel_bytes, int oct
   }
 }
 
+// As long sums are made of parts in `multiply`, so that both give the same.
+template <int N, int Tokens>
+PAGELOOM_INLINE void add_part(Vec (&sums)[N][Tokens], Vec (&totals)[N][Tokens]) {
+  for (int p = 0; p < N; p++) {
+    for (int t = 0; t < Tokens; t++) {
+      totals[p][t] = add(totals[p][t], sums[p][t]);
+      sums[p][t] = zero();
+    }
+  }
+}
+
 template <class F, int N, int Tokens>
 static void few_products(const char* panel, int64_t panel_bytes, int64_t columns, const float* x, int64_t stride,
                          float* out) {
   constexpr int kOctets = F::kGroup / 8;
-  Vec sums[N][Tokens];
+  Vec sums[N][Tokens], totals[N][Tokens];
   for (int p = 0; p < N; p++) {
-    for (int t = 0; t < Tokens; t++) sums[p][t] = zero();
+    for (int t = 0; t < Tokens; t++) sums[p][t] = totals[p][t] = zero();
   }
-  int64_t left = columns;
-  for (; left >= F::kColumns; left -= F::kColumns, x += F::kColumns, panel += F::kBytes * kLanes) {
+  int64_t done = 0;
+  while (columns - done >= F::kColumns) {
     for (int group = 0; group < F::kColumns / F::kGroup; group++) {
       Scales scales[N];
       for (int p = 0; p < N; p++) scales[p] = F::scales(panel + p * panel_bytes, group);
       for (int octet = group * kOctets; octet < (group + 1) * kOctets; octet++) {
         add_columns<F, 8>(panel, panel_bytes, octet, 8, scales, x, stride, sums);
       }
+      done += F::kGroup;
+      if (done % kSumLength == 0) add_part(sums, totals);
     }
+    x += F::kColumns;
+    panel += F::kBytes * kLanes;
   }
-  if (F::kColumns == 8 && left > 0) {  // floats alone have rows of any length
+  if (F::kColumns == 8 && done < columns) {  // floats alone have rows of any length
     const Scales none[N] = {};
-    add_columns<F, 0>(panel, panel_bytes, 0, static_cast<int>(left), none, x, stride, sums);
+    add_columns<F, 0>(panel, panel_bytes, 0, static_cast<int>(columns - done), none, x, stride, sums);
   }
+  add_part(sums, totals);
   for (int p = 0; p < N; p++) {
-    for (int t = 0; t < Tokens; t++) store(out + (t * N + p) * kLanes, sums[p][t]);
+    for (int t = 0; t < Tokens; t++) store(out + (t * N + p) * kLanes, totals[p][t]);
   }
 }
 

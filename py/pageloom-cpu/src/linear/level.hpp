@@ -9,7 +9,8 @@
 #include "linear/many.hpp"
 #include "linear/rows.hpp"
 
-static const LinearKernels kKernels = {
-    kLanes, kFewTokens,   kFewPanels,   kTileRows,   few,        unpack, multiply_unpacked, store_sums,
+// A constant, so that nothing of a level runs before it is known to be able to.
+static constexpr LinearKernels kKernels = {
+    kLanes, kFewTokens, kFewPanels, kTileRows, few, unpack, multiply_unpacked, store_sums,
     store_gated, rms_norm_row, log_sum_exp, next_above,
 };

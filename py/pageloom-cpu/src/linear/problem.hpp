@@ -36,8 +36,8 @@ struct RmsNormProblem {
   float epsilon = 0;
 };
 
-// The kernels of one level. A product takes the columns in their order and one fused multiplication at a time, whichever
-// kernel computes it: a row of the result does not depend on how many others there are.
+// The kernels of one level. A product adds the columns in the same order whichever kernel computes it: a row of the result
+// does not depend on how many others there are.
 struct LinearKernels {
   int lanes;
   int few_tokens, few_panels;  // the most that `few` takes

@@ -13,6 +13,6 @@ namespace {
 }  // namespace
 
 extern const LinearKernels linear_kernels;
-const LinearKernels linear_kernels = kKernels;
+constexpr LinearKernels linear_kernels = kKernels;
 }  // namespace avx2
 }  // namespace pageloom

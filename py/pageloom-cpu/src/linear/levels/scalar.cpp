@@ -12,6 +12,6 @@ namespace {
 }  // namespace
 
 extern const LinearKernels linear_kernels;
-const LinearKernels linear_kernels = kKernels;
+constexpr LinearKernels linear_kernels = kKernels;
 }  // namespace scalar
 }  // namespace pageloom

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pageloom.backends.cpu.context import why_no_kernels
+from pageloom.backends.cpu.context import CpuContext
+from pageloom.backends.cpu.options import CpuOptions
 from pageloom.engine.runner_settings import RunnerSettings
 from pageloom.errors import NotSupported
 from pageloom.model.decoder import ModelDescription
@@ -21,14 +22,14 @@ async def load_runner(
     settings: RunnerSettings,
     on_progress: OnProgress = ignore_progress,
 ) -> CpuRunner:
-    """Load the weights and bind the steps.
+    """Load the weights and bind the steps. Threads and the instruction set are those of `CpuOptions`' variables.
 
     Raises `NotSupported` without the compiled kernels, `BadModelFile` for weights that are not finite, `OutOfMemory`,
     and what `choose_limits` and the source raise.
     """
-    missing = why_no_kernels()
-    if missing is not None:
-        raise NotSupported(f"models cannot run on the CPU: {missing}", param="backend")
+    context = CpuContext(CpuOptions.of())
+    if context.level is None:
+        raise NotSupported(f"models cannot run on the CPU: {context.why_no_kernels}", param="backend")
     from pageloom.backends.cpu.model import load  # noqa: PLC0415 - needs the compiled kernels
 
-    return await load.load_runner(source, description, settings, on_progress)
+    return await load.load_runner(source, description, settings, context.level, on_progress)

@@ -78,15 +78,13 @@ def rope_tables(rope: Rope, num_positions: int) -> tuple[Array, Array]:
 class DecoderPlan:
     """Owns the activations, the step's arrays and the cache of one decoder, and binds its calls to them."""
 
-    def __init__(
-        self, decoder: Decoder, weights: DecoderWeights, limits: RunnerLimits, level: Level | None = None
-    ) -> None:
+    def __init__(self, decoder: Decoder, weights: DecoderWeights, limits: RunnerLimits, level: Level) -> None:
         self.step = StepArrays(limits)
         self.cache = allocate_kv_cache(decoder, limits)
         self.weights = weights
         self._decoder = decoder
         self._limits = limits
-        self._level = level
+        self.level = level
         split = next(index for index, op in enumerate(decoder.ops) if isinstance(op, SelectRows))
         self._values = self._allocate_values(decoder.ops[split:])
         positions = limits.max_blocks_per_sequence * limits.block_size
@@ -140,7 +138,7 @@ class DecoderPlan:
                     count,
                     epsilon=op.epsilon,
                     residual=values[op.residual] if op.residual else None,
-                    level=self._level,
+                    level=self.level,
                 )
             case Linear():
                 return kernels.Linear(
@@ -185,7 +183,7 @@ class DecoderPlan:
             adjustment_divisors=step.adjustments.divisors,
             adjustment_biases=step.adjustments.biases,
             num_adjustments=step.adjustments.count,
-            level=self._level,
+            level=self.level,
         )
 
     def _sequences(self, bucket: int) -> kernels.Sequences:
@@ -221,7 +219,7 @@ class DecoderPlan:
             k_norm_weight=vectors[op.k_norm] if op.k_norm else None,
             q_norm_epsilon=op.norm_epsilon,
             k_norm_epsilon=op.norm_epsilon,
-            level=self._level,
+            level=self.level,
         )
         attention = kernels.Attention(
             sequences,
@@ -233,6 +231,6 @@ class DecoderPlan:
             scale=op.scale,
             softcap=op.softcap,
             window=max(0, op.local_window_size),
-            level=self._level,
+            level=self.level,
         )
         return [append, attention]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pageloom.backends.cpu.model.decoder_plan import DecoderPlan
 from pageloom.backends.cpu.model.runner import CpuRunner
 from pageloom.backends.cpu.model.weights import load_decoder_weights
+from pageloom.backends.cpu.options import Level
 from pageloom.engine.batch import RunnerLimits
 from pageloom.engine.runner_settings import RunnerSettings, check_settings
 from pageloom.errors import CapacityExceeded, InvalidArgument
@@ -57,13 +58,14 @@ async def load_runner(
     source: RangedSource,
     description: ModelDescription,
     settings: RunnerSettings,
+    level: Level,
     on_progress: OnProgress = ignore_progress,
 ) -> CpuRunner:
-    """Load the weights and bind the steps.
+    """Load the weights and bind the steps to the kernels of `level`.
 
     Raises `BadModelFile` for weights that are not finite, `OutOfMemory`, and what `choose_limits` and the source raise.
     """
     limits = choose_limits(description.decoder, settings)
     on_progress(Progress("weights", 0, 1))
-    weights = await load_decoder_weights(source, description, on_progress=on_progress)
-    return CpuRunner(DecoderPlan(description.decoder, weights, limits), limits)
+    weights = await load_decoder_weights(source, description, level, on_progress)
+    return CpuRunner(DecoderPlan(description.decoder, weights, limits, level), limits)

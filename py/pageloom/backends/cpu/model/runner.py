@@ -44,7 +44,7 @@ class CpuRunner:
     @property
     def device_name(self) -> str:
         """The CPU and the instructions that its kernels use, in words."""
-        return f"{self._facts.describe()}, {pageloom_cpu.info()['threads']} threads"
+        return f"{self._facts.name} ({self._plan.level}, {pageloom_cpu.info()['threads']} threads)"
 
     def submit(self, batch: StepBatch) -> CpuTicket:
         check_batch(batch, self._limits)
@@ -66,7 +66,7 @@ class CpuRunner:
             "kv_cache": {"num_blocks": limits.num_blocks, "block_size": limits.block_size, "dtype": "f16"},
             "weights": {"bytes": self._plan.weights.num_bytes, "form": "as in the file, never whole as floats"},
             "kernels": {
-                "level": facts.levels[-1],
+                "level": self._plan.level,
                 "threads": pageloom_cpu.info()["threads"],
                 **{f"not {level}": reason for level, reason in facts.unavailable.items()},
             },

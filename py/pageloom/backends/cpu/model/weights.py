@@ -38,10 +38,10 @@ class DecoderWeights:
 async def load_decoder_weights(
     source: RangedSource,
     description: ModelDescription,
-    level: Level | None = None,
+    level: Level,
     on_progress: OnProgress = ignore_progress,
 ) -> DecoderWeights:
-    """Read and repack every weight for the instruction set `level`, by default the best one.
+    """Read and repack every weight for the instruction set `level`.
 
     Raises `BadModelFile` for numbers that are not finite, `OutOfMemory`, and what the source raises.
     """
@@ -66,7 +66,7 @@ async def load_decoder_weights(
 
 
 async def _load_matrix(
-    source: RangedSource, tensor: TensorInfo, level: Level | None, on_bytes: Callable[[int], None]
+    source: RangedSource, tensor: TensorInfo, level: Level, on_bytes: Callable[[int], None]
 ) -> Matrix:
     rows, columns = tensor.shape
     matrix = Matrix(rows, columns, tensor.format.name, level=level)
