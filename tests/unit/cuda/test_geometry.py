@@ -58,9 +58,10 @@ def test_a_tile_has_a_power_of_two_of_rows_and_keeps_what_splits_need(
 
 
 @pytest.mark.parametrize("storage", [INT8, INT4])
-def test_values_in_two_parts_stay_off_the_warp_group_form(storage: CacheStorage) -> None:
+def test_values_in_two_parts_stay_off_the_warp_group_form_and_its_copies_ahead(storage: CacheStorage) -> None:
     for query_bound in (1, 16, 300):
         tile = tile_of(
             geometry(storage=storage), sequences=1, query_bound=query_bound, kv_bound=500, multiprocessors=132
         )
         assert tile.block_m < 64
+        assert tile.num_stages == 1 or tile.block_m == 16

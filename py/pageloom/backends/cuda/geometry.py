@@ -121,9 +121,9 @@ PROGRAMS_EACH = 2
 MOST_SPLITS = 32
 FEW_ROWS = 64
 """Query rows, of the heads of a group, up to which keys are split."""
-NARROWEST_WGMMA = 64
-"""Query rows from which Triton 3.6 uses the warp-group form of the tensor cores, with which V in two parts came out
-wrong on an H200."""
+MOST_ROWS_OF_PAIRS = 32
+"""Query rows of a tile where V is in two parts. With 64, where Triton 3.6 turns to the warp-group form of the tensor
+cores, V came out wrong on an H200 next to K that is copied ahead; so nothing is, above 16."""
 
 
 def decode_splits(units: int, kv_bound: int, least_keys: int, multiprocessors: int) -> int:
@@ -144,13 +144,14 @@ def tile_of(geometry: Geometry, *, sequences: int, query_bound: int, kv_bound: i
     if query_rows <= FEW_ROWS:
         block_m = power_of_two(query_rows, 16)
         if values.count > 1:
-            block_m = min(block_m, NARROWEST_WGMMA // 2)
+            block_m = min(block_m, MOST_ROWS_OF_PAIRS)
         block_n, least_keys = _decode_keys(geometry, width, kv_bound, block_m)
         tiles = -(-query_rows // block_m)
         splits = decode_splits(sequences * geometry.kv_num_heads * tiles, kv_bound, least_keys, multiprocessors)
-        return Tile(block_m, block_n, splits, power_of_two(min(query_rows, block_m)), 4, 2)
+        num_stages = 1 if values.count > 1 and block_m > 16 else 2
+        return Tile(block_m, block_n, splits, power_of_two(min(query_rows, block_m)), 4, num_stages)
     if values.count > 1:
-        return Tile(NARROWEST_WGMMA // 2, 64 if width <= 256 else 16, 1, NARROWEST_WGMMA // 2, 4, 2)
+        return Tile(MOST_ROWS_OF_PAIRS, 64 if width <= 256 else 16, 1, MOST_ROWS_OF_PAIRS, 4, 1)
     if width <= 64:
         return Tile(128, 64, 1, 128, 4, 3)
     if width <= 128:
