@@ -15,7 +15,7 @@ from pageloom.conformance.run_cuda import TIERS_OF, CudaCaseRunner
 
 INTERPRETED: dict[str, tuple[str, ...]] = {
     "paged/device_values/unmapped_pages": ("triton", "unfused"),
-    "paged/device_values/invalid_past_decode": ("fused", "triton", "unfused"),
+    "paged/device_values/invalid_past_decode": ("triton", "unfused"),
     "paged/device_values/tokens_of_no_sequence": ("triton", "unfused"),
     "paged/slot_mapping/holes_decode": ("triton", "unfused"),
     "paged/rotary/half_packed/decode": ("fused", "triton", "unfused"),

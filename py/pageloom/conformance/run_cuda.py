@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from pageloom.attention.cases.compare import Verdict, compare_outputs
@@ -123,9 +124,17 @@ class CudaCaseRunner:
         return _tensors(call.outputs)
 
     def _given(self, vector: Vector, *, lengths_on_device: bool) -> dict[str, Any]:
-        """The inputs, tensors of the device but for those that stay on the host."""
+        """The inputs, tensors of the device but for those that stay on the host.
+
+        Lengths that keep the contract have their bounds beside them where they are on the device, as an engine gives
+        them, unless the case gives bounds of its own.
+        """
         host = ON_HOST if lengths_on_device else (*ON_HOST, *LENGTHS)
         arrays = {name: as_array(tensor) for name, tensor in vector.inputs.items()}
+        if lengths_on_device and vector.operator == "paged_attention" and not vector.needs & DEVICE_VALUES:
+            new = np.diff(arrays["cumulative_sequence_length"])
+            bounds = [new.max(), (arrays["past_seqlens"] + new).max()]
+            arrays.setdefault("attention_metadata", np.array(bounds, np.int32))
         return {
             name: array.copy() if name in host else from_numpy(array, self._device) for name, array in arrays.items()
         }

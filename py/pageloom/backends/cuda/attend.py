@@ -1,4 +1,4 @@
-"""Launches of the kernels: the append of new tokens, attention over a cache, and the gather of its pages."""
+"""Launches of the kernels: the append of new tokens, and attention over a cache in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pageloom.attention.cache_storage import CacheStorage
 from pageloom.backends.cuda.availability import is_interpreted
 from pageloom.backends.cuda.geometry import Geometry, Tile, parts_of, power_of_two, value_parts
 from pageloom.backends.cuda.plans import Plan
-from pageloom.backends.cuda.tensors import TORCH_DTYPES
 
 SEARCHED_AT_ONCE = (64, 1024)
 """Sequences that a program compares with its token in one step: few, or many."""
@@ -38,6 +37,7 @@ class Cached:
       there are none; `query`: Q, rows `query_row` apart.
     - `key_cache`, `value_cache` and their strides; `output` `[.., num_heads, v_head_size]`; `log_sum_exp` or None.
     - `starts`, `lengths`, `query_lengths`, `table`: the integers, as `Lengths` says.
+    - `scores`: where GroupQueryAttention's output_qk goes, or None.
     - `sequences`; `num_tokens`; `rows` new tokens of each where that is static, else 0; `limit` of the keys;
       `query_bound`, `kv_bound`: upper bounds, for one sequence.
     """
@@ -67,6 +67,7 @@ class Cached:
     query_bound: int
     kv_bound: int
     num_blocks: int = 0
+    scores: torch.Tensor | None = None
 
     @property
     def columns(self) -> int:
@@ -105,22 +106,25 @@ def _prologue(geometry: Geometry) -> dict[str, Any]:
     }
 
 
-def append(geometry: Geometry, call: Cached) -> torch.Tensor:
-    """Store the new tokens; returns Q as attention reads it: the input, or `[num_tokens, num_heads, head_size]`."""
+def append(geometry: Geometry, call: Cached) -> tuple[torch.Tensor, Strides]:
+    """Store the new tokens; returns Q as attention reads it, and its strides: the input, or
+    `[num_tokens, num_heads, head_size]`."""
     from pageloom.backends.cuda.kernels.append import append_kernel  # noqa: PLC0415 - Triton is optional
 
     get = call.inputs.get
     heads_block = power_of_two(min(max(geometry.kv_num_heads, 1), max(1, 2048 // geometry.head_size), 16))
     sides = (call.key is not None) + (call.value is not None)
     sections = -(-geometry.kv_num_heads // heads_block) * sides
-    prepared = call.query
+    prepared, strides = call.query, call.query_strides
     if geometry.prepares_query:
+        width = geometry.num_heads * geometry.head_size
+        strides = Strides(call.rows * width, width, geometry.head_size)
         sections += -(-geometry.num_heads // heads_block)
         prepared = torch.empty(
             (call.num_tokens, geometry.num_heads, geometry.head_size), dtype=call.query.dtype, device=call.query.device
         )
     if not sections:
-        return prepared
+        return prepared, strides
     k, v = call.key_strides, call.value_strides
     append_kernel[(call.num_tokens, sections)](
         call.query, call.key, call.value, prepared, call.key_cache, call.value_cache, call.output, call.log_sum_exp,
@@ -139,7 +143,7 @@ def append(geometry: Geometry, call: Cached) -> torch.Tensor:
         HAS_LOG_SUM_EXP=call.log_sum_exp is not None,
         num_warps=2,
     )  # fmt: skip
-    return prepared
+    return prepared, strides
 
 
 def attend(
@@ -206,46 +210,4 @@ def attend(
         ASSEMBLY=not is_interpreted(),
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Dense:
-    """K and V of each sequence in a row, `[B, kv_bound, kv_num_heads, ...]`; keys int32[B] of each sequence; and the
-    sequences, int32[B] not 0, that these tensors do not stand for."""
-
-    key: torch.Tensor
-    value: torch.Tensor
-    lengths: torch.Tensor
-    flags: torch.Tensor
-
-    @classmethod
-    def over(cls, call: Cached, key: torch.Tensor, value: torch.Tensor) -> Dense:
-        """Over tensors that are in a row as they are."""
-        lengths, flags = torch.empty((2, call.sequences), dtype=torch.int32, device=key.device)
-        return cls(key, value, lengths, flags)
-
-    @classmethod
-    def of_pages(cls, geometry: Geometry, call: Cached) -> Dense:
-        """Over new tensors, to be filled."""
-        shape = (2, call.sequences, call.kv_bound, geometry.kv_num_heads, geometry.head_size)
-        key, value = torch.empty(shape, dtype=TORCH_DTYPES[geometry.dtype], device=call.output.device)
-        return cls.over(call, key, value)
-
-
-def gather(geometry: Geometry, call: Cached, dense: Dense, *, copies: bool) -> None:
-    """Find the lengths and flags of `dense` and, where it `copies`, fill K and V from the pages."""
-    from pageloom.backends.cuda.kernels.gather import gather_kernel  # noqa: PLC0415 - Triton is optional
-
-    width = geometry.kv_num_heads * geometry.head_size
-    block_n = max(1, min(16, 8192 // power_of_two(width)))
-    chunks = -(-call.kv_bound // block_n) if copies else 1
-    k, v = call.key_strides, call.value_strides
-    gather_kernel[(call.sequences, chunks)](
-        call.key_cache, call.value_cache, dense.key, dense.value, dense.lengths, dense.flags,
-        call.starts, call.lengths, call.table,
-        call.num_tokens, call.query_bound, call.limit, call.columns, call.num_blocks, call.kv_bound,
-        k.batch, k.row, v.batch, v.row, geometry.block_shift,
-        WIDTH=width, WIDTH_BLOCK=power_of_two(width), BLOCK_N=block_n,
-        COLUMNS_BLOCK=min(1024, power_of_two(call.columns, 2)), GATHERS=copies, num_warps=4,
     )  # fmt: skip

@@ -121,10 +121,6 @@ class _GroupQueryCall(CachedCall):
         slides = self._in_place and self._spec.sliding_window_cache
         return [self.operands[name].tensor for name in ALIASES.values()] if slides else ()
 
-    @property
-    def is_fresh(self) -> bool:
-        return self._shape.first_prompt
-
     def _unfused_only(self) -> str:
         """Why nothing but tier unfused can run the call, or ""."""
         features = {
@@ -173,23 +169,17 @@ class _GroupQueryCall(CachedCall):
             )
         if self._spec.sliding_window_cache:
             cache = SlidingCache(self._spec, shape, {name: one.tensor for name, one in self.operands.items()})
-            call = cache.placed(self._cached(outputs["output"], *cache.scratch))
-            query = append(self.geometry, call)
-            attend_unfused(self._spec, self.geometry, call, query, outputs, cache.first_position)
+            call = cache.placed(self._cached(outputs, *cache.scratch))
+            query, _ = append(self.geometry, call)
+            attend_unfused(self._spec, self.geometry, call, query, cache.first_position)
             present = cache.present(in_place=self._in_place)
         else:
             present = self._present()
-            self.run_cached(tier, plan, self._cached(outputs["output"], *present), outputs)
+            self.run_cached(tier, plan, self._cached(outputs, *present))
         return outputs | dict(zip(ALIASES, present, strict=True))
 
-    def run_cached(
-        self, tier: Tier, plan: Plan, call: Cached, outputs: Mapping[str, torch.Tensor] | None = None
-    ) -> None:
-        self._outputs = outputs or {}
-        super().run_cached(tier, plan, call)
-
     def attend_unfused(self, call: Cached, query: torch.Tensor) -> None:
-        attend_unfused(self._spec, self.geometry, call, query, self._outputs)
+        attend_unfused(self._spec, self.geometry, call, query)
 
     def _present(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The caches that new tokens go to: the past's own, or new ones that begin with it."""
@@ -218,7 +208,9 @@ class _GroupQueryCall(CachedCall):
             presents.append(present)
         return presents[0], presents[1]
 
-    def _cached(self, output: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor) -> Cached:
+    def _cached(
+        self, outputs: Mapping[str, torch.Tensor], key_cache: torch.Tensor, value_cache: torch.Tensor
+    ) -> Cached:
         shape, geometry = self._shape, self.geometry
         inputs = {name: operand.tensor for name, operand in self.operands.items()}
         batch, rows = shape.batch_size, shape.sequence_length
@@ -240,7 +232,7 @@ class _GroupQueryCall(CachedCall):
             value=value,
             key_cache=key_cache,
             value_cache=value_cache,
-            output=output,
+            output=outputs["output"],
             log_sum_exp=None,
             query_strides=Strides(rows * query.shape[1], query.shape[1], geometry.head_size),
             key_strides=Strides(k_block, k_row, k_head),
@@ -258,10 +250,12 @@ class _GroupQueryCall(CachedCall):
             fixed_past=0,
             query_bound=rows,
             kv_bound=key_cache.shape[2],
+            scores=outputs.get("output_qk"),
         )
 
-    def attend_dense(self, call: Cached, query: torch.Tensor, strides: Strides, plan: Plan) -> None:
+    def run_cudnn(self, call: Cached, plan: Plan) -> None:
         geometry = self.geometry
+        query, strides = append(geometry, call)
         lengths = (self.operands["seqlens_k"].tensor + 1).clamp_(0, call.limit)
         value = call.value_cache if call.rows == 1 else finite_values(call.value_cache, lengths)
         v_batch, v_head, v_row, _ = value.stride()

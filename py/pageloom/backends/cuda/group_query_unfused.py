@@ -3,8 +3,6 @@ scores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 
 from pageloom.attention.cache_storage import CacheStorage
@@ -19,10 +17,9 @@ def attend_unfused(
     geometry: Geometry,
     call: Cached,
     query: torch.Tensor,
-    outputs: Mapping[str, torch.Tensor],
     first_position: torch.Tensor | None = None,
 ) -> None:
-    """Attention of the prepared `query` into `output`, and the scores into `output_qk` where it is among `outputs`.
+    """Attention of the prepared `query` into the call's output, and the scores where they are wanted.
 
     Row j of the cache holds position `first_position[b]` + j, or j without it.
     """
@@ -51,11 +48,10 @@ def attend_unfused(
     )
     output = attended.output.reshape(batch, geometry.num_heads, rows, -1).transpose(1, 2)
     call.output.copy_(output.reshape(call.output.shape))
-    if "output_qk" in outputs:
-        scores = outputs["output_qk"]
+    if call.scores is not None:
         seen = visible[:, None, None]
         shown = torch.where(seen, attended.logits, 0.0) if spec.qk_output == 1 else attended.weights
-        scores.copy_(shown.reshape(batch, geometry.num_heads, rows, -1)[..., : scores.shape[-1]])
+        call.scores.copy_(shown.reshape(batch, geometry.num_heads, rows, -1)[..., : call.scores.shape[-1]])
 
 
 def _lengths(geometry: Geometry, call: Cached, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,6 +16,7 @@ from pageloom.backends.cuda.cached_call import CachedCall
 from pageloom.backends.cuda.context import Context
 from pageloom.backends.cuda.geometry import Geometry
 from pageloom.backends.cuda.operator import CudaOperator, Prepared
+from pageloom.backends.cuda.paged_cudnn import run_fresh, run_gathered
 from pageloom.backends.cuda.paged_unfused import attend_unfused
 from pageloom.backends.cuda.plans import Plan
 from pageloom.backends.cuda.tensors import TORCH_DTYPES, Operand, as_operand, require_apart, same_memory
@@ -103,11 +104,6 @@ class _PagedCall(CachedCall):
     def source(self, output: str) -> str:
         return ALIASES.get(output, "query")
 
-    @property
-    def is_fresh(self) -> bool:
-        uniform = self._shape.num_tokens == self._shape.batch_size * self._query_bound
-        return uniform and self._kv_bound == self._query_bound and not self._shape.has_slot_mapping
-
     def cannot_fuse(self) -> str:
         if self._spec.latent:
             return "a LATENT cache is attended by many query heads, more than one program takes"
@@ -185,6 +181,18 @@ class _PagedCall(CachedCall):
         if self._shape.num_tokens:
             self.run_cached(tier, plan, self.cached(outputs))
         return outputs
+
+    def run_cudnn(self, call: Cached, plan: Plan) -> None:
+        takes_inputs = self._is_fresh() and not self.geometry.prepares_query
+        if takes_inputs and call.key is not None and call.value is not None:
+            run_fresh(self.geometry, call, call.key, call.value, self.tile(call), plan)
+        else:
+            run_gathered(self.geometry, call, self.tile(call), plan)
+
+    def _is_fresh(self) -> bool:
+        """Whether no sequence can have a past, and all have the same number of new tokens, by what is static."""
+        uniform = self._shape.num_tokens == self._shape.batch_size * self._query_bound
+        return uniform and self._kv_bound == self._query_bound and not self._shape.has_slot_mapping
 
     def attend_unfused(self, call: Cached, query: torch.Tensor) -> None:
         attend_unfused(self.geometry, call, query)
