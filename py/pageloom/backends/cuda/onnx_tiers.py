@@ -114,7 +114,7 @@ def clear_hidden_rows(call: AttentionCall, lengths: torch.Tensor) -> None:
 
     shape = call.shape
     batch, head, row = strides(call.output)
-    clear_hidden_kernel[(shape.batch_size, shape.q_sequence_length)](
+    clear_hidden_kernel[(shape.batch_size * shape.q_sequence_length,)](
         call.output, lengths, shape.q_sequence_length, batch, row, head,
         HEADS=shape.q_num_heads, WIDTH=shape.v_head_size, WIDTH_BLOCK=power_of_two(shape.v_head_size),
         CAUSAL=bool(call.spec.is_causal), num_warps=1,

@@ -46,10 +46,10 @@ def gather(geometry: Geometry, call: Cached, dense: Dense, *, copies: bool) -> N
     block_n = max(1, min(16, 8192 // power_of_two(width)))
     chunks = -(-call.kv_bound // block_n) if copies else 1
     k, v = call.key_strides, call.value_strides
-    gather_kernel[(call.sequences, chunks)](
+    gather_kernel[(call.sequences * chunks,)](
         call.key_cache, call.value_cache, dense.key, dense.value, dense.lengths, dense.flags,
         call.starts, call.lengths, call.table,
-        call.num_tokens, call.query_bound, call.limit, call.columns, call.num_blocks, call.kv_bound,
+        call.num_tokens, call.query_bound, call.limit, call.columns, call.num_blocks, call.kv_bound, chunks,
         k.batch, k.row, v.batch, v.row, geometry.block_shift,
         WIDTH=width, WIDTH_BLOCK=power_of_two(width), BLOCK_N=block_n,
         COLUMNS_BLOCK=min(1024, power_of_two(call.columns, 2)), GATHERS=copies, num_warps=4,

@@ -9,10 +9,12 @@ import triton.language as tl
 from pageloom.backends.cuda.kernels.rows import sequence_lengths
 
 
-@triton.jit(do_not_specialize=["num_tokens", "rows", "limit", "columns", "num_blocks", "bound", "block_shift"])
+@triton.jit(
+    do_not_specialize=["num_tokens", "rows", "limit", "columns", "num_blocks", "bound", "chunks", "block_shift"]
+)
 def gather_kernel(
     key_cache, value_cache, dense_key, dense_value, dense_lengths, flags, starts, lengths, table,
-    num_tokens, rows, limit, columns, num_blocks, bound, k_block, k_row, v_block, v_row, block_shift,
+    num_tokens, rows, limit, columns, num_blocks, bound, chunks, k_block, k_row, v_block, v_row, block_shift,
     WIDTH: tl.constexpr, WIDTH_BLOCK: tl.constexpr, BLOCK_N: tl.constexpr,
     COLUMNS_BLOCK: tl.constexpr, GATHERS: tl.constexpr,
 ):  # fmt: skip
@@ -22,8 +24,8 @@ def gather_kernel(
     unmapped page leaves a hole in, or whose new tokens are not the `rows` that each sequence should have. No dense
     tensor stands for such a sequence, so it is left to another kernel.
     """
-    sequence = tl.program_id(0)
-    chunk = tl.program_id(1)
+    sequence = tl.program_id(0) // chunks
+    chunk = tl.program_id(0) % chunks
     start, new, _, keys = sequence_lengths(sequence, starts, lengths, lengths, num_tokens, 0, limit, 0, "paged")
     row = table + sequence.to(tl.int64) * columns
     if chunk == 0:
@@ -60,8 +62,8 @@ def clear_hidden_kernel(
     WIDTH_BLOCK: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """Set the rows of the output that see none of `lengths` keys to 0: libraries leave in them what they please."""
-    sequence = tl.program_id(0)
-    row = tl.program_id(1)
+    sequence = tl.program_id(0) // rows
+    row = tl.program_id(0) % rows
     keys = tl.load(lengths + sequence)
     hidden = keys == 0
     if CAUSAL:
