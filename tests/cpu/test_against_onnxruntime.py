@@ -112,8 +112,9 @@ def test_errors_are_as_small_as_those_of_onnxruntime(level: str) -> None:
         ours = operator_of(operators, case)(**case.inputs())["output"].reshape(ideal.shape) - ideal
         largest[name] = np.abs(ours).max() / np.abs(theirs).max()
         mean_square[name] = np.sqrt((ours**2).mean() / (theirs**2).mean())
-    assert np.median(list(largest.values())) < 1.5, largest
-    assert max(mean_square.values()) < 2.0, mean_square
+    assert np.median(list(largest.values())) < 1.3, largest
+    assert max(largest.values()) < 3.0, largest
+    assert max(mean_square.values()) < 1.75, mean_square
 
 
 def test_k_and_v_stored_differently_give_what_each_alone_would() -> None:
