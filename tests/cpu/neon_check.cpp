@@ -1,4 +1,5 @@
-// Runs the NEON kernels against the scalar ones on the same data: every kernel, storage and an uneven head size.
+// Runs the NEON kernels against the scalar ones on the same data: every kernel,
+// storage and an uneven head size.
 #include <cmath>
 #include <cstdio>
 #include <random>

@@ -52,9 +52,9 @@ IndexArray indices_of(const View& view, int64_t count) {
 }
 
 int64_t kv_heads_of(const View& cache, bool paged) {
-  require(cache.shape.size() == 4, cache.described() + "; " +
-                                       (paged ? "(blocks, block size, heads, width)" : "(batch, heads, capacity, width)") +
-                                       " is expected");
+  require(cache.shape.size() == 4,
+          cache.described() + "; " +
+              (paged ? "(blocks, block size, heads, width)" : "(batch, heads, capacity, width)") + " is expected");
   return cache.shape[paged ? 2 : 1];
 }
 
@@ -66,8 +66,8 @@ static Element cache_element(const View& view) {
   return float_element(view);
 }
 
-Cache cache_of(const View& view, const std::optional<View>& scale, bool paged, const CacheShape& shape, int64_t batch_size,
-               Addressing& addressing) {
+Cache cache_of(const View& view, const std::optional<View>& scale, bool paged, const CacheShape& shape,
+               int64_t batch_size, Addressing& addressing) {
   Cache cache;
   cache.data = view.data;
   cache.element = cache_element(view);
@@ -89,12 +89,13 @@ Cache cache_of(const View& view, const std::optional<View>& scale, bool paged, c
   const bool quantized = cache.element == Element::i8 || cache.element == Element::i4;
   const std::string scale_name = view.name[0] == 'k' ? "k_scale" : "v_scale";
   require(quantized == scale.has_value(),
-          scale_name + (quantized ? " is missing: " + view.name + " is quantised" : " is given, but " + view.name + " is not quantised"));
+          scale_name + (quantized ? " is missing: " + view.name + " is quantised"
+                                  : " is given, but " + view.name + " is not quantised"));
   if (scale) {
     const int64_t all = shape.kv_heads * shape.channels, size = scale->size();
     require(scale->is(dtype_code::Float, 32), scale_name + " must be float32");
-    require(size == 1 || size == all, scale->described() + "; 1 or heads * channels = " + std::to_string(all) +
-                                          " elements are expected");
+    require(size == 1 || size == all,
+            scale->described() + "; 1 or heads * channels = " + std::to_string(all) + " elements are expected");
     for (int64_t axis = static_cast<int64_t>(scale->shape.size()) - 1, expected = 4; axis >= 0; axis--) {
       const size_t i = static_cast<size_t>(axis);
       require(scale->shape[i] == 1 || scale->strides[i] == expected, scale_name + " must be contiguous");

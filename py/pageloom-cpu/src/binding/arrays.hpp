@@ -78,8 +78,8 @@ struct CacheShape {
 };
 
 // [B, heads_kv, capacity, width], or [blocks, block_size, heads_kv, width] where `paged`. `addressing` gets the blocks.
-Cache cache_of(const View& view, const std::optional<View>& scale, bool paged, const CacheShape& shape, int64_t batch_size,
-               Addressing& addressing);
+Cache cache_of(const View& view, const std::optional<View>& scale, bool paged, const CacheShape& shape,
+               int64_t batch_size, Addressing& addressing);
 void set_block_table(const View& view, int64_t batch_size, Addressing& addressing);
 int64_t kv_heads_of(const View& cache, bool paged);
 

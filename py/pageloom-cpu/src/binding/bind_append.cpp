@@ -65,8 +65,8 @@ void init(BoundAppend* self, const BoundSequences& sequences, const OptionalInpu
           const OptionalOutput& key_cache, const OptionalOutput& value_cache, const OptionalInput& k_scale,
           const OptionalInput& v_scale, const OptionalInput& block_table, const OptionalInput& slot_mapping,
           const OptionalInput& cos, const OptionalInput& sin, const OptionalInput& position_ids, bool interleaved,
-          int rotary_offset, const OptionalInput& q_norm_weight, const OptionalInput& k_norm_weight, float q_norm_epsilon,
-          float k_norm_epsilon, const std::string& rule, const std::optional<std::string>& level,
+          int rotary_offset, const OptionalInput& q_norm_weight, const OptionalInput& k_norm_weight,
+          float q_norm_epsilon, float k_norm_epsilon, const std::string& rule, const std::optional<std::string>& level,
           std::optional<int> threads) {
   BoundAppend bound;
   AppendProblem& problem = bound.call.problem;
@@ -80,8 +80,7 @@ void init(BoundAppend* self, const BoundSequences& sequences, const OptionalInpu
   if (const auto view = held.keep("query", query)) {
     std::tie(problem.heads, problem.head_size) = head_shape(*view, source);
     problem.query = rows_of(*view, source, problem.heads, problem.head_size);
-    problem.query_output =
-        rows_of(*held.keep("query_output", query_output), source, problem.heads, problem.head_size);
+    problem.query_output = rows_of(*held.keep("query_output", query_output), source, problem.heads, problem.head_size);
   }
   if (const auto view = held.keep("key", key)) {
     const auto [heads, channels] = head_shape(*view, source);
@@ -143,10 +142,11 @@ void bind_append(nb::module_& module) {
            nb::arg("k_scale").noconvert() = nb::none(), nb::arg("v_scale").noconvert() = nb::none(),
            nb::arg("block_table").noconvert() = nb::none(), nb::arg("slot_mapping").noconvert() = nb::none(),
            nb::arg("cos").noconvert() = nb::none(), nb::arg("sin").noconvert() = nb::none(),
-           nb::arg("position_ids").noconvert() = nb::none(), nb::arg("interleaved") = false, nb::arg("rotary_offset") = 0,
-           nb::arg("q_norm_weight").noconvert() = nb::none(), nb::arg("k_norm_weight").noconvert() = nb::none(),
-           nb::arg("q_norm_epsilon") = 1e-6f, nb::arg("k_norm_epsilon") = 1e-6f, nb::arg("rule") = "reciprocal",
-           nb::arg("level") = nb::none(), nb::arg("threads") = nb::none())
+           nb::arg("position_ids").noconvert() = nb::none(), nb::arg("interleaved") = false,
+           nb::arg("rotary_offset") = 0, nb::arg("q_norm_weight").noconvert() = nb::none(),
+           nb::arg("k_norm_weight").noconvert() = nb::none(), nb::arg("q_norm_epsilon") = 1e-6f,
+           nb::arg("k_norm_epsilon") = 1e-6f, nb::arg("rule") = "reciprocal", nb::arg("level") = nb::none(),
+           nb::arg("threads") = nb::none())
       .def("__call__", &run);
 }
 

@@ -25,14 +25,16 @@ QkStage stage_of(const std::string& name) {
   if (name == "scaled") return QkStage::scaled;
   if (name == "softcapped") return QkStage::softcapped;
   if (name == "masked") return QkStage::masked;
-  require(name == "probabilities", "qk_stage is '" + name + "'; scaled, softcapped, masked and probabilities are allowed");
+  require(name == "probabilities",
+          "qk_stage is '" + name + "'; scaled, softcapped, masked and probabilities are allowed");
   return QkStage::probabilities;
 }
 
 // One axis of a broadcast array: its stride, or 0 where it has one element for `extent`.
 int64_t broadcast_stride(const View& view, size_t axis, int64_t extent, const char* meaning) {
-  require(view.shape[axis] == extent || view.shape[axis] == 1,
-          view.described() + "; axis " + std::to_string(axis) + " must be 1 or " + std::to_string(extent) + ", the " + meaning);
+  require(view.shape[axis] == extent || view.shape[axis] == 1, view.described() + "; axis " + std::to_string(axis) +
+                                                                   " must be 1 or " + std::to_string(extent) +
+                                                                   ", the " + meaning);
   return view.shape[axis] == 1 ? 0 : view.strides[axis];
 }
 
@@ -81,15 +83,16 @@ void set_approximation(const std::string& name, AttentionCall& call) {
   AttentionProblem& problem = call.problem;
   require(name == "bf16" || name == "int8_query", "approximation is '" + name + "'; bf16 and int8_query are allowed");
   if (name == "bf16") {
-    require(call.level->name == "avx512_amx", "approximation 'bf16' needs level avx512_amx; the call runs on " + call.level->name);
+    require(call.level->name == "avx512_amx",
+            "approximation 'bf16' needs level avx512_amx; the call runs on " + call.level->name);
     problem.bf16_products = true;
     return;
   }
   const Int8Dots int8 = int8_dots(*call.level);
   require(int8.dots != nullptr, "approximation 'int8_query' is not to be had: " + int8.unavailable);
   require(problem.key.element == Element::i8, "approximation 'int8_query' is given, but key_cache is not int8");
-  require(problem.head_size <= int8.most_channels, "approximation 'int8_query' takes heads of at most " +
-                                                       std::to_string(int8.most_channels) + " channels");
+  require(problem.head_size <= int8.most_channels,
+          "approximation 'int8_query' takes heads of at most " + std::to_string(int8.most_channels) + " channels");
   problem.int8_dots = int8.dots;
 }
 
@@ -104,7 +107,8 @@ void init(BoundAttention* self, const BoundSequences& sequences, const Input& qu
   AttentionProblem& problem = bound.call.problem;
   const SequenceSource& source = sequences.source;
   bound.call.source = source;
-  const View q = *bound.held.keep("query", OptionalInput(query)), out = *bound.held.keep("output", OptionalOutput(output));
+  const View q = *bound.held.keep("query", OptionalInput(query)),
+             out = *bound.held.keep("output", OptionalOutput(output));
   const View key = *bound.held.keep("key_cache", OptionalInput(key_cache));
   const size_t rank = source.flat() ? 3 : 4;
   require(q.shape.size() == rank, q.described() + "; " + std::to_string(rank) + " axes are expected");
@@ -114,8 +118,9 @@ void init(BoundAttention* self, const BoundSequences& sequences, const Input& qu
   problem.head_size = static_cast<int>(q.shape[rank - 1]);
   problem.v_head_size = static_cast<int>(out.shape[rank - 1]);
   problem.kv_heads = static_cast<int>(kv_heads_of(key, paged));
-  require(problem.kv_heads > 0 && problem.heads > 0 && problem.heads % problem.kv_heads == 0,
-          q.described() + "; heads must be a multiple of the " + std::to_string(problem.kv_heads) + " heads of key_cache");
+  require(
+      problem.kv_heads > 0 && problem.heads > 0 && problem.heads % problem.kv_heads == 0,
+      q.described() + "; heads must be a multiple of the " + std::to_string(problem.kv_heads) + " heads of key_cache");
   require(problem.head_size > 0 && problem.v_head_size > 0, "query and output must have at least one channel");
   problem.group = problem.heads / problem.kv_heads;
   problem.query = rows_of(q, source, problem.heads, problem.head_size);
@@ -126,8 +131,10 @@ void init(BoundAttention* self, const BoundSequences& sequences, const Input& qu
     problem.value = cache_of(*bound.held.keep("value_cache", value_cache), bound.held.keep("v_scale", v_scale), paged,
                              {problem.kv_heads, problem.v_head_size}, source.batch_size, problem.addressing);
   } else {
-    require(problem.kv_heads == 1, "value_cache is missing; it may be with one K/V head alone, whose first channels are V");
-    require(problem.v_head_size <= problem.head_size, out.described() + "; V is part of a row of key_cache, which is shorter");
+    require(problem.kv_heads == 1,
+            "value_cache is missing; it may be with one K/V head alone, whose first channels are V");
+    require(problem.v_head_size <= problem.head_size,
+            out.described() + "; V is part of a row of key_cache, which is shorter");
     require(!v_scale, "v_scale is given without value_cache; V takes k_scale");
     problem.value = problem.key;
   }
@@ -187,7 +194,8 @@ nb::dict plan(const BoundAttention& self) {
   for (const PlannedTask& task : plan.tasks) tile |= task.kernel == Kernel::tile;
   result["row_tile"] = tile ? plan.row_tile * self.call.problem.group : 1;
   result["kv_block"] = tile ? plan.kv_block_tile : plan.kv_block_rows;
-  result["scratch_bytes"] = (plan.task_floats * static_cast<size_t>(plan.threads) + plan.partial_floats) * sizeof(float);
+  result["scratch_bytes"] =
+      (plan.task_floats * static_cast<size_t>(plan.threads) + plan.partial_floats) * sizeof(float);
   return result;
 }
 
@@ -198,8 +206,8 @@ void bind_attention(nb::module_& module) {
       .def("__init__", &init, nb::keep_alive<1, 2>(), nb::arg("sequences"), nb::arg("query").noconvert(),
            nb::arg("output").noconvert(), nb::arg("key_cache").noconvert(),
            nb::arg("value_cache").noconvert() = nb::none(), nb::kw_only(), nb::arg("k_scale").noconvert() = nb::none(),
-           nb::arg("v_scale").noconvert() = nb::none(), nb::arg("block_table").noconvert() = nb::none(), nb::arg("scale"),
-           nb::arg("softcap") = 0.0f, nb::arg("causal") = true, nb::arg("window") = 0,
+           nb::arg("v_scale").noconvert() = nb::none(), nb::arg("block_table").noconvert() = nb::none(),
+           nb::arg("scale"), nb::arg("softcap") = 0.0f, nb::arg("causal") = true, nb::arg("window") = 0,
            nb::arg("sinks").noconvert() = nb::none(), nb::arg("bias").noconvert() = nb::none(),
            nb::arg("log_sum_exp").noconvert() = nb::none(), nb::arg("qk_output").noconvert() = nb::none(),
            nb::arg("qk_stage") = "probabilities", nb::arg("qk_hidden") = 0.0f, nb::arg("path") = nb::none(),

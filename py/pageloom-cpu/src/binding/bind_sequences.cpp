@@ -28,7 +28,8 @@ void init(BoundSequences* self, int64_t batch_size, int64_t rows, const Optional
   if (const auto view = self->held.keep("query_lengths", query_lengths)) {
     source.query_lengths = indices_of(*view, batch_size);
   }
-  if (const auto view = self->held.keep("past_lengths", past_lengths)) source.past_lengths = indices_of(*view, batch_size);
+  if (const auto view = self->held.keep("past_lengths", past_lengths))
+    source.past_lengths = indices_of(*view, batch_size);
   if (const auto view = self->held.keep("total_lengths", total_lengths)) {
     source.total_lengths = indices_of(*view, batch_size);
   }

@@ -61,8 +61,9 @@ void quantize(const Input& values, const Input& scale, const Output& codes, cons
   require_shape(out, {x.shape[0], heads, nibbles ? (channels + 1) / 2 : channels}, "rows, heads, width");
   require_contiguous_channels(out);
   require(unit.is(nb::dlpack::dtype_code::Float, 32), "scale must be float32");
-  require(unit.size() == 1 || unit.size() == heads * channels,
-          unit.described() + "; 1 or heads * channels = " + std::to_string(heads * channels) + " elements are expected");
+  require(
+      unit.size() == 1 || unit.size() == heads * channels,
+      unit.described() + "; 1 or heads * channels = " + std::to_string(heads * channels) + " elements are expected");
   require(rule == "divide" || rule == "reciprocal", "rule is '" + rule + "'; reciprocal and divide are allowed");
   const bool per_channel = unit.size() > 1;
   const LevelKernels& kernels = *find_level(level.value_or("")).kernels;
@@ -91,8 +92,8 @@ void tensor_scatter(const Output& present, const Input& update, const OptionalIn
   for (int64_t b = 0; b < batch; b++) {
     const int64_t start = starts.data ? starts[b] : 0;
     if (start < 0 || rows > capacity || (!circular && start + rows > capacity)) {
-      throw std::out_of_range("write_indices of sequence " + std::to_string(b) + " is " + std::to_string(start) + " for " +
-                              std::to_string(rows) + " rows; the cache has " + std::to_string(capacity));
+      throw std::out_of_range("write_indices of sequence " + std::to_string(b) + " is " + std::to_string(start) +
+                              " for " + std::to_string(rows) + " rows; the cache has " + std::to_string(capacity));
     }
   }
   const size_t bytes = static_cast<size_t>(to.shape[3]) * ((to.dtype.bits + 7u) / 8u);
@@ -117,7 +118,8 @@ NB_MODULE(_kernels, module) {
   module.def("info", &info);
   module.def("set_threads", &set_threads, nb::arg("count") = 0, nb::kw_only(), nb::arg("pin") = false);
   module.def("quantize", &quantize, nb::arg("values").noconvert(), nb::arg("scale").noconvert(),
-             nb::arg("codes").noconvert(), nb::kw_only(), nb::arg("rule") = "reciprocal", nb::arg("level") = nb::none());
+             nb::arg("codes").noconvert(), nb::kw_only(), nb::arg("rule") = "reciprocal",
+             nb::arg("level") = nb::none());
   module.def("tensor_scatter", &tensor_scatter, nb::arg("present").noconvert(), nb::arg("update").noconvert(),
              nb::arg("write_indices").noconvert() = nb::none(), nb::kw_only(), nb::arg("circular") = false);
   bind_sequences(module);

@@ -49,7 +49,8 @@ void clear_rows(const AttentionProblem& problem, const Sequence& s, int64_t begi
 }
 
 // Rows that belong to no sequence.
-void clear_idle_rows(const AttentionProblem& problem, const SequenceSource& source, const std::vector<Sequence>& sequences) {
+void clear_idle_rows(const AttentionProblem& problem, const SequenceSource& source,
+                     const std::vector<Sequence>& sequences) {
   if (!source.flat()) {
     for (const Sequence& s : sequences) clear_rows(problem, s, s.count, source.rows);
     return;

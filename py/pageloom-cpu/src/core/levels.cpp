@@ -26,7 +26,7 @@ extern const LevelKernels kernels;
 namespace avx512_vnni {
 extern const GroupDots int8_dots;
 extern const int most_channels;
-}
+}  // namespace avx512_vnni
 #ifdef PAGELOOM_HAS_AMX
 namespace avx512_amx {
 extern const LevelKernels kernels;
@@ -156,7 +156,7 @@ const Level& find_level(const std::string& name) {
 Int8Dots int8_dots(const Level& level) {
 #if defined(__x86_64__)
   const std::string lacks = level.name.rfind("avx512", 0) == 0 ? missing({{"AVX-512 VNNI", features().avx512vnni}})
-                                                              : "level " + level.name + " has no such products";
+                                                               : "level " + level.name + " has no such products";
   if (lacks.empty()) return {avx512_vnni::int8_dots, avx512_vnni::most_channels, ""};
   return {nullptr, 0, lacks};
 #else

@@ -17,11 +17,12 @@ struct Level {
 // All levels that this build knows, slowest first.
 const std::vector<Level>& all_levels();
 
-// The level called `name`, or the fastest that runs for an empty name. Throws std::invalid_argument for one that does not.
+// The level called `name`, or the fastest that runs for an empty name. Throws std::invalid_argument for one that does
+// not.
 const Level& find_level(const std::string& name);
 
-// Products of int8 rows with an 8-bit Q for up to `most_channels` channels, on levels with AVX-512 and a CPU with VNNI; or
-// nullptr, with the reason.
+// Products of int8 rows with an 8-bit Q for up to `most_channels` channels, on levels with AVX-512 and a CPU with VNNI;
+// or nullptr, with the reason.
 struct Int8Dots {
   GroupDots dots;
   int most_channels;

@@ -9,16 +9,16 @@ namespace pageloom {
 enum class Element : uint8_t { f32, f16, i8, i4, boolean };
 enum class QkStage : uint8_t { scaled, softcapped, masked, probabilities };
 
-// Rows [batch, rows, heads, channels], or [tokens, heads, channels] with sequence_stride 0. Strides in bytes; the channels
-// of a head lie together.
+// Rows [batch, rows, heads, channels], or [tokens, heads, channels] with sequence_stride 0. Strides in bytes; the
+// channels of a head lie together.
 struct Rows {
   char* data = nullptr;
   Element element = Element::f32;
   int64_t sequence_stride = 0, row_stride = 0, head_stride = 0;
 };
 
-// K or V. Position p of sequence b is row p % block_size of block table[b, p / block_size]; a contiguous cache is one block
-// for each sequence. Strides in bytes. `scale` has 1 element, or `per_channel` one for each channel of each head.
+// K or V. Position p of sequence b is row p % block_size of block table[b, p / block_size]; a contiguous cache is one
+// block for each sequence. Strides in bytes. `scale` has 1 element, or `per_channel` one for each channel of each head.
 struct Cache {
   char* data = nullptr;
   Element element = Element::f32;
@@ -62,7 +62,8 @@ struct QkOutput {
   int64_t columns = 0;
 };
 
-// scores[g * score_stride + r] = q[g] . row r for the heads of a group and `count` rows, each `offset` bytes after rows[r].
+// scores[g * score_stride + r] = q[g] . row r for the heads of a group and `count` rows, each `offset` bytes after
+// rows[r].
 using GroupDots = void (*)(const float* q, int64_t q_stride, int group, const char* const* rows, int64_t offset,
                            int64_t count, int channels, float* scores, int64_t score_stride);
 
@@ -73,13 +74,13 @@ struct AttentionProblem {
   int heads = 0, kv_heads = 0, group = 0, head_size = 0, v_head_size = 0;
   float scale = 1, softcap = 0;
   bool causal = true;
-  int64_t window = 0;  // 0 is off
+  int64_t window = 0;           // 0 is off
   const char* sinks = nullptr;  // [heads]
   Element sink_element = Element::f32;
   Bias bias;
   LogSumExp log_sum_exp;
   QkOutput qk;
-  bool bf16_products = false;  // one bfloat16 product for each of float32, in tiles
+  bool bf16_products = false;     // one bfloat16 product for each of float32, in tiles
   GroupDots int8_dots = nullptr;  // q.k of int8 rows with Q rounded to 8 bits; nullptr for float32
 };
 
@@ -130,7 +131,7 @@ struct AppendProblem {
 // The kernels of one instruction-set level.
 struct LevelKernels {
   int lanes;
-  int tile_rows;          // rows of a tile are worked on in multiples of this
+  int tile_rows;           // rows of a tile are worked on in multiples of this
   int64_t most_tile_rows;  // more do not pay
   int64_t (*partial_stride)(const AttentionProblem&);
   size_t (*rows_scratch)(const AttentionProblem&, int64_t kv_block);
@@ -142,8 +143,8 @@ struct LevelKernels {
   void (*merge)(const AttentionProblem&, const MergeTask&, float* scratch);
   void (*append_row)(const AppendProblem&, const Sequence&, int64_t row, float* scratch);
   size_t (*append_scratch)(const AppendProblem&);
-  void (*quantize_row)(const float* values, const float* scale, bool per_channel, bool divide, Element element, int count,
-                       char* codes);
+  void (*quantize_row)(const float* values, const float* scale, bool per_channel, bool divide, Element element,
+                       int count, char* codes);
 };
 
 }  // namespace pageloom

@@ -51,7 +51,9 @@ struct SequenceSource {
       s.count = query_lengths.data ? clamp(query_lengths[b], 0, rows) : rows;
     }
     if (past_lengths.data && (past_lengths[b] < 0 || past_lengths[b] > position_limit - s.count)) s.count = 0;
-    s.total = past_lengths.data ? past_lengths[b] + s.count : total_lengths.data ? total_lengths[b] + total_offset : total;
+    s.total = past_lengths.data    ? past_lengths[b] + s.count
+              : total_lengths.data ? total_lengths[b] + total_offset
+                                   : total;
     s.first = has_first ? first_position : s.total - s.count;
     if (clamp_first && s.first < 0) s.first = 0;
     s.total = clamp(s.total, 0, capacity);

@@ -1,5 +1,5 @@
-// The library's one pool of threads. A call shares its tasks with the workers where the pool is free, and does them itself
-// where another call has it: many callers at once never make more threads than were asked for.
+// The library's one pool of threads. A call shares its tasks with the workers where the pool is free, and does them
+// itself where another call has it: many callers at once never make more threads than were asked for.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ class ThreadPool {
   bool pinned() const { return pinned_; }
   void resize(int count, bool pin);
 
-  // Calls task(context, i) for each i in [0, count), in any order, on at most `threads` threads, and returns when all are
-  // done.
+  // Calls task(context, i) for each i in [0, count), in any order, on at most `threads` threads, and returns when all
+  // are done.
   void run(int64_t count, int threads, Task task, void* context);
 
  private:

@@ -44,10 +44,11 @@ static void load_turn(const AppendProblem& problem, const Sequence& sequence, in
   int64_t position = sequence.first + row;
   if (problem.position_ids) {
     const char* ids = problem.position_ids;
-    position = problem.counts_up
-                   ? read_index(ids, problem.wide_positions) + row
-                   : read_index(ids + sequence.index * problem.position_sequence_stride + row * problem.position_row_stride,
-                                problem.wide_positions);
+    position =
+        problem.counts_up
+            ? read_index(ids, problem.wide_positions) + row
+            : read_index(ids + sequence.index * problem.position_sequence_stride + row * problem.position_row_stride,
+                         problem.wide_positions);
   }
   position = larger(0, smaller(position, problem.rotary_rows - 1));
   load_floats(problem.cos + position * problem.cos_stride, problem.rotary_element, problem.half, cos);

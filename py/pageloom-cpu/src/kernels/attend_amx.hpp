@@ -3,14 +3,14 @@
 // sums; `bf16_products` keeps one part, rounded to nearest, with an error of 2^-9 relative to each operand.
 #pragma once
 
-constexpr int64_t kTileKeys = 32;        // keys that are worked on at once
+constexpr int64_t kTileKeys = 32;         // keys that are worked on at once
 constexpr int64_t kTileFloats = 16 * 16;  // a tile of 1 KiB
 constexpr int kAmxVectors = 2;
 
 struct AmxScratch {
   TileScratch tile;
-  uint16_t *keys, *values;        // [kv_block][query_width], [value_width][kv_block]
-  uint32_t *queries, *weights;    // tiles of pairs: [panel][channels / 32][part][2], [kv_block / 32][part][2]
+  uint16_t *keys, *values;      // [kv_block][query_width], [value_width][kv_block]
+  uint32_t *queries, *weights;  // tiles of pairs: [panel][channels / 32][part][2], [kv_block / 32][part][2]
   int64_t block, parts;
   float* end;
 };
@@ -54,7 +54,8 @@ PAGELOOM_INLINE __m512i split_pair(__m512& a, __m512& b) {
 }
 
 PAGELOOM_INLINE __m512 nearest_bf16(__m512 a) {
-  const __m512i bits = _mm512_castps_si512(a), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i bits = _mm512_castps_si512(a),
+                odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   return _mm512_castsi512_ps(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))));
 }
 
@@ -90,16 +91,19 @@ static void load_codes(const FloatRows& keys, const FloatRows& values, int64_t c
   for (int64_t t = 0; t < s.block; t += kLanes) {
     for (int64_t c = 0; c < s.tile.value_width; c += kLanes) {
       Vec rows[kLanes];
-      for (int i = 0; i < kLanes; i++) rows[i] = t + i < count ? load(values.data + (t + i) * values.stride + c) : zero();
+      for (int i = 0; i < kLanes; i++)
+        rows[i] = t + i < count ? load(values.data + (t + i) * values.stride + c) : zero();
       transpose(rows);
       for (int i = 0; i < kLanes; i++) store_bf16(s.values + (c + i) * s.block + t, rows[i]);
     }
   }
 }
 
-// sums[32][lanes] (+)= a[32][depth] x the paired tiles b, with a's rows `stride` elements apart and `steps` of 32 terms.
+// sums[32][lanes] (+)= a[32][depth] x the paired tiles b, with a's rows `stride` elements apart and `steps` of 32
+// terms.
 template <bool Accumulate>
-static void multiply_amx(const uint16_t* a, int64_t stride, const uint32_t* b, int64_t steps, int64_t parts, float* sums) {
+static void multiply_amx(const uint16_t* a, int64_t stride, const uint32_t* b, int64_t steps, int64_t parts,
+                         float* sums) {
   constexpr int64_t kRow = kAmxVectors * kLanes;
   constexpr int kRowBytes = kRow * sizeof(float);
   if (Accumulate) {
@@ -160,20 +164,22 @@ static void attend_amx_panel(const AttentionProblem& problem, const AttentionTas
   }
 }
 
-static void attend_amx_head(const AttentionProblem& problem, const AttentionTask& task, int kv_head, const AmxScratch& s) {
+static void attend_amx_head(const AttentionProblem& problem, const AttentionTask& task, int kv_head,
+                            const AmxScratch& s) {
   const TileScratch& tile = s.tile;
   load_panels<kAmxVectors>(problem, task, kv_head, tile);
   for (int64_t step = 0; step < tile.panels * tile.query_width / 32; step++) {
     pair_rows(tile.queries + step * 32 * tile.lanes, s.parts, s.queries + step * s.parts * kAmxVectors * kTileFloats);
   }
   const int64_t lanes = tile.panels * tile.lanes;
-  const int64_t first = static_cast<int64_t>(earliest(tile.begins, lanes)), last = static_cast<int64_t>(latest(tile.ends, lanes));
+  const int64_t first = static_cast<int64_t>(earliest(tile.begins, lanes)),
+                last = static_cast<int64_t>(latest(tile.ends, lanes));
   for (int64_t block = first; block < last; block += s.block) {
     const int64_t block_end = smaller(block + s.block, last);
     const FloatRows keys = float_rows(problem.key, problem.addressing, task.sequence.index, kv_head, block, block_end,
                                       problem.head_size, tile.keys);
-    const FloatRows values = float_rows(problem.value, problem.addressing, task.sequence.index, kv_head, block, block_end,
-                                        problem.v_head_size, tile.values);
+    const FloatRows values = float_rows(problem.value, problem.addressing, task.sequence.index, kv_head, block,
+                                        block_end, problem.v_head_size, tile.values);
     load_codes(keys, values, block_end - block, s);
     for (int64_t panel = 0; panel < tile.panels; panel++) {
       const int64_t begin = larger(block, static_cast<int64_t>(earliest(tile.begins + panel * tile.lanes, tile.lanes)));

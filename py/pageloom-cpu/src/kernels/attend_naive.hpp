@@ -1,5 +1,5 @@
-// Attention of single query rows with the scores of all keys kept: what the other kernels are held against, and the only
-// one that can hand the scores out.
+// Attention of single query rows with the scores of all keys kept: what the other kernels are held against, and the
+// only one that can hand the scores out.
 #pragma once
 
 static size_t naive_scratch_size(const AttentionProblem& problem, int64_t keys) {

@@ -31,7 +31,8 @@ static size_t rows_scratch_size(const AttentionProblem& problem, int64_t kv_bloc
 }
 
 // Brings `logits` of one head to weights relative to its running maximum. Returns whether any key is visible.
-static bool online_softmax(float* logits, int64_t count, float& maximum, float& denominator, float* sums, int64_t width) {
+static bool online_softmax(float* logits, int64_t count, float& maximum, float& denominator, float* sums,
+                           int64_t width) {
   Vec top = set(kNegativeInfinity);
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) top = max(top, load(logits + i));
@@ -102,8 +103,8 @@ static void block_scores(const AttentionProblem& problem, const Sequence& sequen
       problem.int8_dots(s.queries + head * s.query_width, s.query_width, group, s.keys + i, offset, next - i,
                         problem.head_size, s.scores + i, s.score_stride);
     } else if (next > i) {
-      dots(s.queries + head * s.query_width, s.query_width, s.keys + i, offset, next - i, problem.head_size, s.scores + i,
-           s.score_stride, {ahead.data + i * ahead.bytes, ahead.bytes});
+      dots(s.queries + head * s.query_width, s.query_width, s.keys + i, offset, next - i, problem.head_size,
+           s.scores + i, s.score_stride, {ahead.data + i * ahead.bytes, ahead.bytes});
     }
     for (i = next; i < count && !s.keys[i]; i++) {
       for (int g = 0; g < group; g++) s.scores[g * s.score_stride + i] = kNegativeInfinity;

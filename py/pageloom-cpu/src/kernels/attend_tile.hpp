@@ -33,53 +33,6 @@ static size_t tile_scratch_size(const AttentionProblem& problem, int64_t rows, i
   return static_cast<size_t>(s.staging - s.queries) + kLanes * larger(s.query_width, s.value_width);
 }
 
-template <class Store>
-static void convert_rows(const char* data, int64_t stride, int64_t count, int channels, float* out, int64_t width) {
-  const int whole = channels / kUnit, rest = channels % kUnit;
-  for (int64_t r = 0; r < count; r++, data += stride, out += width) {
-    Vec a, b;
-    for (int unit = 0; unit < whole; unit++) {
-      Store::load_unit(data + unit * Store::bytes(kUnit), a, b);
-      store(out + unit * kUnit, a);
-      store(out + unit * kUnit + kLanes, b);
-    }
-    if (rest) {
-      load_unit_first<Store>(data + whole * Store::bytes(kUnit), rest, a, b);
-      store(out + whole * kUnit, a);
-      store(out + whole * kUnit + kLanes, b);
-    }
-  }
-}
-
-// Float rows of a block of keys: `stride` floats apart, of which `width` count; whether all of them are mapped.
-struct FloatRows {
-  const float* data;
-  int64_t stride, width;
-  bool mapped;
-};
-
-// Keys [begin, end) of one head as floats. Those that are floats already are copied too: one long read is faster than what
-// the products would do to memory. Unmapped rows become 0.
-static FloatRows float_rows(const Cache& cache, const Addressing& where, int64_t sequence, int head, int64_t begin,
-                            int64_t end, int channels, float* buffer) {
-  const int64_t width = padded(channels);
-  bool mapped = true;
-  for (int64_t t = begin; t < end;) {
-    const Run run = run_at(cache, where, sequence, head, t, end);
-    float* out = buffer + (t - begin) * width;
-    if (run.data) {
-      with_store(cache.element, [&](auto store) {
-        convert_rows<decltype(store)>(run.data, cache.row_stride, run.count, channels, out, width);
-      });
-    } else {
-      mapped = false;
-      for (int64_t i = 0; i < run.count * width; i++) out[i] = 0;
-    }
-    t += run.count;
-  }
-  return {buffer, width, width, mapped};
-}
-
 // Q of the task's rows into panels, and the keys each lane sees. Lanes without a row repeat the last one's keys.
 template <int N>
 static void load_panels(const AttentionProblem& problem, const AttentionTask& task, int kv_head, const TileScratch& s) {
@@ -121,7 +74,8 @@ static void transform_panel(const AttentionProblem& problem, const AttentionTask
       const int64_t head = kv_head * problem.group + r % problem.group;
       for (int64_t first = 0; first < count; first += kPiece) {
         const int64_t piece = smaller(kPiece, count - first);
-        load_bias(problem.bias, task.sequence.index, head, task.row_begin + r / problem.group, begin + first, piece, bias);
+        load_bias(problem.bias, task.sequence.index, head, task.row_begin + r / problem.group, begin + first, piece,
+                  bias);
         for (int64_t i = 0; i < piece; i++) {
           float& score = s.scores[(first + i) * s.lanes + lane];
           score = bias[i] == kNegativeInfinity ? kNegativeInfinity : score + bias[i];
@@ -142,8 +96,8 @@ static void hide_unmapped(const AttentionProblem& problem, const AttentionTask& 
   }
 }
 
-// Brings a panel's scores of keys [begin, begin + count) to weights relative to the running maxima, and rescales what was
-// summed so far.
+// Brings a panel's scores of keys [begin, begin + count) to weights relative to the running maxima, and rescales what
+// was summed so far.
 template <int N>
 static void panel_softmax(int64_t panel, int64_t begin, int64_t count, bool masked, const TileScratch& s) {
   const Vec hidden = set(kNegativeInfinity);
@@ -208,8 +162,8 @@ static bool seen_by_some(const float* weights, int64_t lanes) {
   return total > 0;
 }
 
-// Adds weights x V of keys [0, count) of the block. Where keys may be hidden from all rows, those are left out: they may
-// hold NaN.
+// Adds weights x V of keys [0, count) of the block. Where keys may be hidden from all rows, those are left out: they
+// may hold NaN.
 template <int N>
 static void add_values(const FloatRows& values, int64_t count, bool any_hidden, const float* weights, float* sums) {
   constexpr int64_t kWidth = N * kLanes;
@@ -228,7 +182,8 @@ static void add_values(const FloatRows& values, int64_t count, bool any_hidden, 
 }
 
 template <int N>
-static void finish_panels(const AttentionProblem& problem, const AttentionTask& task, int kv_head, const TileScratch& s) {
+static void finish_panels(const AttentionProblem& problem, const AttentionTask& task, int kv_head,
+                          const TileScratch& s) {
   const int64_t rows = (task.row_end - task.row_begin) * problem.group, stride = partial_stride(problem);
   for (int64_t first = 0; first < rows; first += kLanes) {
     const float* sums = s.sums + first / s.lanes * s.value_width * s.lanes + first % s.lanes;
@@ -273,13 +228,14 @@ static void attend_tile_head(const AttentionProblem& problem, const AttentionTas
   const TileScratch s = tile_scratch<N>(problem, rows, kv_block, scratch);
   load_panels<N>(problem, task, kv_head, s);
   const int64_t lanes = s.panels * s.lanes;
-  const int64_t first = static_cast<int64_t>(earliest(s.begins, lanes)), last = static_cast<int64_t>(latest(s.ends, lanes));
+  const int64_t first = static_cast<int64_t>(earliest(s.begins, lanes)),
+                last = static_cast<int64_t>(latest(s.ends, lanes));
   for (int64_t block = first; block < last; block += kv_block) {
     const int64_t block_end = smaller(block + kv_block, last);
     const FloatRows keys = float_rows(problem.key, problem.addressing, task.sequence.index, kv_head, block, block_end,
                                       problem.head_size, s.keys);
-    const FloatRows values = float_rows(problem.value, problem.addressing, task.sequence.index, kv_head, block, block_end,
-                                        problem.v_head_size, s.values);
+    const FloatRows values = float_rows(problem.value, problem.addressing, task.sequence.index, kv_head, block,
+                                        block_end, problem.v_head_size, s.values);
     for (int64_t panel = 0; panel < s.panels; panel++) {
       const float *begins = s.begins + panel * s.lanes, *ends = s.ends + panel * s.lanes;
       const int64_t begin = larger(block, static_cast<int64_t>(earliest(begins, s.lanes)));
@@ -294,8 +250,7 @@ static void attend_tile_head(const AttentionProblem& problem, const AttentionTas
           static_cast<float>(begin) < latest(begins, s.lanes) || static_cast<float>(end) > earliest(ends, s.lanes);
       panel_softmax<N>(panel, begin, count, masked, s);
       const FloatRows seen = {values.data + skipped * values.stride, values.stride, values.width, values.mapped};
-      add_values<N>(seen, count, problem.bias.data || !keys.mapped, s.scores,
-                    s.sums + panel * s.value_width * s.lanes);
+      add_values<N>(seen, count, problem.bias.data || !keys.mapped, s.scores, s.sums + panel * s.value_width * s.lanes);
     }
   }
   finish_panels<N>(problem, task, kv_head, s);

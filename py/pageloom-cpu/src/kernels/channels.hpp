@@ -1,6 +1,6 @@
 // Channels of a stored row, converted to float two vectors at a time (a unit). int4 keeps its even and odd channels in
-// the same byte, so a unit of it comes as evens, then odds: "unit order". Q is brought into the order of K and the output
-// back from that of V, once a row.
+// the same byte, so a unit of it comes as evens, then odds: "unit order". Q is brought into the order of K and the
+// output back from that of V, once a row.
 #pragma once
 
 constexpr int kUnit = 2 * kLanes;
@@ -104,15 +104,15 @@ PAGELOOM_INLINE char* row_of(const Rows& rows, const Sequence& sequence, int64_t
   return rows.data + first + row * rows.row_stride + head * rows.head_stride;
 }
 
-// Rows that lie one stride apart, as many as the block of `position` holds before `end`; data is nullptr where the table
-// maps none.
+// Rows that lie one stride apart, as many as the block of `position` holds before `end`; data is nullptr where the
+// table maps none.
 struct Run {
   const char* data;
   int64_t count;
 };
 
-PAGELOOM_INLINE Run run_at(const Cache& cache, const Addressing& where, int64_t sequence, int64_t head, int64_t position,
-                           int64_t end) {
+PAGELOOM_INLINE Run run_at(const Cache& cache, const Addressing& where, int64_t sequence, int64_t head,
+                           int64_t position, int64_t end) {
   int64_t column = position / where.block_size, row = position % where.block_size;
   int64_t block = sequence;
   if (where.table) block = where.table[sequence * where.sequence_stride + column * where.column_stride];

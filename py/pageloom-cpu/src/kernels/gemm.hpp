@@ -54,8 +54,10 @@ static void multiply(int64_t rows, int64_t depth, const float* a, int64_t stride
   }
   if constexpr (M > 1) {
     if (i < rows) {
-      multiply<(M > 8 ? 8 : M > 4 ? 4 : M / 2), N, Transposed, Accumulate>(rows - i, depth, a + i * row, stride, b,
-                                                                            c + i * N * kLanes);
+      multiply<(M > 8   ? 8
+                : M > 4 ? 4
+                        : M / 2),
+               N, Transposed, Accumulate>(rows - i, depth, a + i * row, stride, b, c + i * N * kLanes);
     }
   }
 }

@@ -5,7 +5,8 @@ PAGELOOM_INLINE bool transforms_logits(const AttentionProblem& problem) {
   return problem.softcap > 0 || problem.bias.data != nullptr;
 }
 
-// The bias of keys [position, position + count) for one (row, head): 0 or -inf for a boolean one, -inf past its columns.
+// The bias of keys [position, position + count) for one (row, head): 0 or -inf for a boolean one, -inf past its
+// columns.
 static void load_bias(const Bias& bias, int64_t sequence, int64_t head, int64_t row, int64_t position, int64_t count,
                       float* out) {
   const char* data = bias.data + sequence * bias.sequence_stride + head * bias.head_stride + row * bias.row_stride +

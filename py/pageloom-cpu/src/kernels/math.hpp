@@ -33,4 +33,6 @@ PAGELOOM_INLINE Vec hyperbolic_tangent(Vec x) {
   return if_less(size, set(0.625f), small, copy_sign(big, x));
 }
 
-PAGELOOM_INLINE Vec soft_capped(Vec x, Vec cap, Vec inverse_cap) { return mul(cap, hyperbolic_tangent(mul(x, inverse_cap))); }
+PAGELOOM_INLINE Vec soft_capped(Vec x, Vec cap, Vec inverse_cap) {
+  return mul(cap, hyperbolic_tangent(mul(x, inverse_cap)));
+}

@@ -1,5 +1,5 @@
-// Products of stored rows with a few query heads: q.k for a list of rows, and the sum of weighted rows. A row is converted
-// once for all heads of a group; sums stay in registers.
+// Products of stored rows with a few query heads: q.k for a list of rows, and the sum of weighted rows. A row is
+// converted once for all heads of a group; sums stay in registers.
 #pragma once
 
 constexpr int kMaxGroup = kDots / 2;
@@ -71,7 +71,8 @@ static void dot_rows(const float* q, int64_t q_stride, const char* const* rows, 
 // `Units` units of the output of G heads, over all rows.
 template <class Store, int G, int Units, bool Whole>
 PAGELOOM_INLINE void accumulate_units(const float* weights, int64_t weight_stride, const char* const* rows,
-                                      int64_t offset, int64_t count, int channels, float* out, int64_t out_stride, Ahead ahead) {
+                                      int64_t offset, int64_t count, int channels, float* out, int64_t out_stride,
+                                      Ahead ahead) {
   Vec sums[G][2 * Units];
   for (int g = 0; g < G; g++) {
     for (int c = 0; c < 2 * Units; c++) sums[g][c] = load(out + g * out_stride + c * kLanes);
@@ -108,8 +109,8 @@ static void accumulate_rows(const float* weights, int64_t weight_stride, const c
   const int whole = channels / kUnit, rest = channels % kUnit;
   int unit = 0;
   for (; unit + kWide <= whole; unit += kWide) {
-    accumulate_units<Store, G, kWide, true>(weights, weight_stride, rows, offset + unit * Store::bytes(kUnit), count, kUnit,
-                                            out + unit * kUnit, out_stride, ahead);
+    accumulate_units<Store, G, kWide, true>(weights, weight_stride, rows, offset + unit * Store::bytes(kUnit), count,
+                                            kUnit, out + unit * kUnit, out_stride, ahead);
     ahead.bytes = 0;
   }
   for (; unit < whole; unit++) {
@@ -118,8 +119,8 @@ static void accumulate_rows(const float* weights, int64_t weight_stride, const c
     ahead.bytes = 0;
   }
   if (rest) {
-    accumulate_units<Store, G, 1, false>(weights, weight_stride, rows, offset + whole * Store::bytes(kUnit), count, rest,
-                                         out + whole * kUnit, out_stride, ahead);
+    accumulate_units<Store, G, 1, false>(weights, weight_stride, rows, offset + whole * Store::bytes(kUnit), count,
+                                         rest, out + whole * kUnit, out_stride, ahead);
   }
 }
 

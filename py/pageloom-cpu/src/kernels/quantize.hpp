@@ -1,9 +1,9 @@
-// Codes of float rows: round(x * (1 / scale)) or round(x / scale), half to even, clamped; a scale of 0 counts as 1; NaN gives
-// the largest code, as the minimum returns its second operand.
+// Codes of float rows: round(x * (1 / scale)) or round(x / scale), half to even, clamped; a scale of 0 counts as 1; NaN
+// gives the largest code, as the minimum returns its second operand.
 #pragma once
 
-static void quantize_row(const float* values, const float* scale, bool per_channel, bool divide, Element element, int count,
-                         char* codes) {
+static void quantize_row(const float* values, const float* scale, bool per_channel, bool divide, Element element,
+                         int count, char* codes) {
   const bool nibbles = element == Element::i4;
   const Vec low = set(nibbles ? -8.0f : -128.0f), high = set(nibbles ? 7.0f : 127.0f), one = set(1.0f);
   for (int c = 0; c < count; c += kUnit) {

@@ -8,7 +8,8 @@ PAGELOOM_INLINE float key_factor(const AttentionProblem& problem) {
 }
 
 // Q of one head times scale and K's scale, in K's unit order, zeros behind. `out` has padded(head_size) floats.
-static void prepare_query(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int head, float* out) {
+static void prepare_query(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int head,
+                          float* out) {
   const int channels = problem.head_size, width = padded(channels);
   const Cache& key = problem.key;
   load_floats(row_of(problem.query, sequence, row, head), problem.query.element, channels, out);
@@ -30,12 +31,13 @@ static void prepare_query(const AttentionProblem& problem, const Sequence& seque
 
 PAGELOOM_INLINE float sink_of(const AttentionProblem& problem, int head) {
   float sink = kNegativeInfinity;
-  if (problem.sinks) load_floats(problem.sinks + head * (problem.sink_element == Element::f32 ? 4 : 2), problem.sink_element, 1, &sink);
+  if (problem.sinks)
+    load_floats(problem.sinks + head * (problem.sink_element == Element::f32 ? 4 : 2), problem.sink_element, 1, &sink);
   return sink;
 }
 
-// Sink, division, V's scale, V's unit order, the output's type; log-sum-exp. `sums` has padded(v_head_size) floats and is
-// overwritten.
+// Sink, division, V's scale, V's unit order, the output's type; log-sum-exp. `sums` has padded(v_head_size) floats and
+// is overwritten.
 static void finish_row(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int head, float maximum,
                        float denominator, float* sums) {
   const int channels = problem.v_head_size, width = padded(channels);
@@ -51,7 +53,8 @@ static void finish_row(const AttentionProblem& problem, const Sequence& sequence
   const Cache& value = problem.value;
   float factor = denominator > 0 ? rescale / denominator : 0;
   if (value.scale && !value.per_channel) factor *= value.scale[0];
-  const float* scales = value.per_channel ? value.scale + static_cast<int64_t>(head / problem.group) * channels : nullptr;
+  const float* scales =
+      value.per_channel ? value.scale + static_cast<int64_t>(head / problem.group) * channels : nullptr;
   for (int c = 0; c < width; c += kUnit) {
     Vec low = mul(load(sums + c), set(factor)), high = mul(load(sums + c + kLanes), set(factor));
     if (value.element == Element::i4) interleave(low, high, low, high);
@@ -92,7 +95,8 @@ static void merge(const AttentionProblem& problem, const MergeTask& task, float*
       if (partial[0] == kNegativeInfinity) continue;
       const float weight = expf(partial[0] - maximum);
       denominator += weight * partial[1];
-      for (int c = 0; c < width; c += kLanes) store(scratch + c, fma(set(weight), load(partial + 2 + c), load(scratch + c)));
+      for (int c = 0; c < width; c += kLanes)
+        store(scratch + c, fma(set(weight), load(partial + 2 + c), load(scratch + c)));
     }
     finish_row(problem, task.sequence, task.row, head, maximum, denominator, scratch);
   }

@@ -32,14 +32,17 @@ void round_query(const float* q, int channels, Int8Query& out) {
 __m512i sum_lanes(const __m512i (&a)[16]) {
   __m512i pairs[8], quads[4];
   for (int i = 0; i < 8; i++) {
-    pairs[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(a[2 * i], a[2 * i + 1]), _mm512_unpackhi_epi32(a[2 * i], a[2 * i + 1]));
+    pairs[i] =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(a[2 * i], a[2 * i + 1]), _mm512_unpackhi_epi32(a[2 * i], a[2 * i + 1]));
   }
   for (int i = 0; i < 4; i++) {
     quads[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(pairs[2 * i], pairs[2 * i + 1]),
                                 _mm512_unpackhi_epi64(pairs[2 * i], pairs[2 * i + 1]));
   }
-  const __m512i x = _mm512_add_epi32(_mm512_shuffle_i32x4(quads[0], quads[1], 0x44), _mm512_shuffle_i32x4(quads[0], quads[1], 0xEE));
-  const __m512i y = _mm512_add_epi32(_mm512_shuffle_i32x4(quads[2], quads[3], 0x44), _mm512_shuffle_i32x4(quads[2], quads[3], 0xEE));
+  const __m512i x =
+      _mm512_add_epi32(_mm512_shuffle_i32x4(quads[0], quads[1], 0x44), _mm512_shuffle_i32x4(quads[0], quads[1], 0xEE));
+  const __m512i y =
+      _mm512_add_epi32(_mm512_shuffle_i32x4(quads[2], quads[3], 0x44), _mm512_shuffle_i32x4(quads[2], quads[3], 0xEE));
   return _mm512_add_epi32(_mm512_shuffle_i32x4(x, y, 0x88), _mm512_shuffle_i32x4(x, y, 0xDD));
 }
 
@@ -72,8 +75,8 @@ extern const GroupDots int8_dots;
 extern const int most_channels;
 constexpr int most_channels = kMostChannels;
 
-static void group_dots(const float* q, int64_t q_stride, int group, const char* const* rows, int64_t offset, int64_t count,
-                       int channels, float* scores, int64_t score_stride) {
+static void group_dots(const float* q, int64_t q_stride, int group, const char* const* rows, int64_t offset,
+                       int64_t count, int channels, float* scores, int64_t score_stride) {
   for (int g = 0; g < group; g++) {
     Int8Query query;
     round_query(q + g * q_stride, channels, query);

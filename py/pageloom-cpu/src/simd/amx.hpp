@@ -1,4 +1,5 @@
-// Tiles of AMX: 16 rows of 64 bytes each. A product adds, to 16 x 16 floats, 16 x 32 bfloat16 by 16 pairs x 16 bfloat16.
+// Tiles of AMX: 16 rows of 64 bytes each. A product adds, to 16 x 16 floats, 16 x 32 bfloat16 by 16 pairs x 16
+// bfloat16.
 #pragma once
 
 struct TileConfiguration {

@@ -76,14 +76,17 @@ PAGELOOM_INLINE void deinterleave(Vec low, Vec high, Vec& even, Vec& odd) {
 PAGELOOM_INLINE void reduce_dots(const Vec (&a)[kDots], float* sums) {
   __m512 pairs[8], quads[4];
   for (int i = 0; i < 8; i++) {
-    pairs[i] = _mm512_add_ps(_mm512_unpacklo_ps(a[2 * i].v, a[2 * i + 1].v), _mm512_unpackhi_ps(a[2 * i].v, a[2 * i + 1].v));
+    pairs[i] =
+        _mm512_add_ps(_mm512_unpacklo_ps(a[2 * i].v, a[2 * i + 1].v), _mm512_unpackhi_ps(a[2 * i].v, a[2 * i + 1].v));
   }
   for (int i = 0; i < 4; i++) {
     __m512d x = _mm512_castps_pd(pairs[2 * i]), y = _mm512_castps_pd(pairs[2 * i + 1]);
     quads[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
   }
-  __m512 x = _mm512_add_ps(_mm512_shuffle_f32x4(quads[0], quads[1], 0x44), _mm512_shuffle_f32x4(quads[0], quads[1], 0xEE));
-  __m512 y = _mm512_add_ps(_mm512_shuffle_f32x4(quads[2], quads[3], 0x44), _mm512_shuffle_f32x4(quads[2], quads[3], 0xEE));
+  __m512 x =
+      _mm512_add_ps(_mm512_shuffle_f32x4(quads[0], quads[1], 0x44), _mm512_shuffle_f32x4(quads[0], quads[1], 0xEE));
+  __m512 y =
+      _mm512_add_ps(_mm512_shuffle_f32x4(quads[2], quads[3], 0x44), _mm512_shuffle_f32x4(quads[2], quads[3], 0xEE));
   _mm512_storeu_ps(sums, _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xDD)));
 }
 
@@ -103,7 +106,8 @@ PAGELOOM_INLINE void transpose(Vec (&a)[kLanes]) {
   }
   for (int i = 0; i < 4; i++) {
     __m512 low = _mm512_shuffle_f32x4(u[i], u[4 + i], 0x88), high = _mm512_shuffle_f32x4(u[i], u[4 + i], 0xDD);
-    __m512 low2 = _mm512_shuffle_f32x4(u[8 + i], u[12 + i], 0x88), high2 = _mm512_shuffle_f32x4(u[8 + i], u[12 + i], 0xDD);
+    __m512 low2 = _mm512_shuffle_f32x4(u[8 + i], u[12 + i], 0x88),
+           high2 = _mm512_shuffle_f32x4(u[8 + i], u[12 + i], 0xDD);
     a[i].v = _mm512_shuffle_f32x4(low, low2, 0x88);
     a[4 + i].v = _mm512_shuffle_f32x4(high, high2, 0x88);
     a[8 + i].v = _mm512_shuffle_f32x4(low, low2, 0xDD);
