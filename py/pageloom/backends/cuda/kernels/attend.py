@@ -45,11 +45,8 @@ def load_part(
     else:
         mask = seen[:, None] & ((index + PART * FIRST) < limit)[None, :]
     if PAIRED == 4:
-        packed = tl.load(cache + offsets[:, None] + index[None, :], mask=mask, other=0x88)
-        if ASSEMBLY and DTYPE == tl.float16:
-            numbers = half_of_nibble(packed, PART)
-        else:
-            numbers = (((packed.to(tl.int32) >> 4 * PART) & 15) - 8).to(tl.float32).to(DTYPE)
+        packed = tl.load(cache + offsets[:, None] + index[None, :], mask=mask, other=0x88).to(tl.int32)
+        numbers = (((packed >> 4 * PART) & 15) - 8).to(tl.float32).to(DTYPE)
     elif PAIRED == 8:
         pairs = cache.to(tl.pointer_type(tl.int16), bitcast=True)
         packed = tl.load(pairs + offsets[:, None] + index[None, :], mask=mask, other=0)
@@ -65,34 +62,6 @@ def load_part(
         else:
             numbers = codes.to(DTYPE)
     return numbers
-
-
-@triton.jit
-def half_of_nibble(packed, PART: tl.constexpr):
-    """float16 of the low (PART 0) or high four bits of uint8, less 8: those bits are the low ones of the half 1024 +
-    code."""
-    SHIFT: tl.constexpr = "0" if PART == 0 else "4"
-    return tl.inline_asm_elementwise(
-        """
-        {
-        .reg .b32 code, offset;
-        shr.u32 code, $2, """
-        + SHIFT
-        + """;
-        and.b32 code, code, 0x0f0f0f0f;
-        mov.b32 offset, 0x64086408;
-        prmt.b32 $0, code, 0x64646464, 0x4140;
-        prmt.b32 $1, code, 0x64646464, 0x4342;
-        sub.f16x2 $0, $0, offset;
-        sub.f16x2 $1, $1, offset;
-        }
-        """,
-        "=&r,=&r,r",
-        [packed],
-        dtype=tl.float16,
-        is_pure=True,
-        pack=4,
-    )
 
 
 @triton.jit
