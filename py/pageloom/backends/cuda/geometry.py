@@ -23,7 +23,7 @@ class Geometry:
     """What the kernels of a call are compiled for, whichever the operator.
 
     - `window`: visible keys, the own one included, 0 for no window; `block_size`: positions of a page, 0 for a cache
-      that is not paged; `reciprocal`: whether int8 codes are rounded from a product with 1 / scale.
+      that is not paged; `reciprocal`: whether codes are rounded from a product with 1 / scale.
     - `norm`, `rotary`...: what happens to Q and K before attention.
     """
 

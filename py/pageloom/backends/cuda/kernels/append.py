@@ -33,7 +33,7 @@ def append_side(
                             HEAD, NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
         high = prepared_rows(source, inside, 2 * pairs + 1, factor, weight, cos, sin, position,
                              HEAD, NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
-        store_packed_row(target, low, high, pairs, inside, scale, heads, HEAD, SCALED)
+        store_packed_row(target, low, high, pairs, inside, scale, heads, HEAD, SCALED, RECIPROCAL)
     else:
         channels = tl.arange(0, HEAD_BLOCK)
         values = prepared_rows(source, inside, channels, factor, weight, cos, sin, position,

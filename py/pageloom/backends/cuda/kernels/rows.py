@@ -176,11 +176,12 @@ def store_row(
 
 @triton.jit
 def store_packed_row(
-    cache, low, high, pairs, inside, scale, head, HEAD: tl.constexpr, SCALED: tl.constexpr,
+    cache, low, high, pairs, inside, scale, head, HEAD: tl.constexpr, SCALED: tl.constexpr, RECIPROCAL: tl.constexpr,
 ):  # fmt: skip
     """Store float32 `low` and `high` [R, C], channels 2 * `pairs` and the next, as two int4 codes a byte."""
-    first = rounded_code(code_units(low, 2 * pairs, inside, scale, head, HEAD, SCALED, False), -8.0, 7.0)
-    second = rounded_code(code_units(high, 2 * pairs + 1, inside, scale, head, HEAD, SCALED, False), -8.0, 7.0)
+    first = rounded_code(code_units(low, 2 * pairs, inside, scale, head, HEAD, SCALED, RECIPROCAL), -8.0, 7.0)
+    second = code_units(high, 2 * pairs + 1, inside, scale, head, HEAD, SCALED, RECIPROCAL)
+    second = rounded_code(second, -8.0, 7.0)
     code = (first.to(tl.int32) + 8) | ((second.to(tl.int32) + 8) << 4)
     mask = inside[:, None] & (2 * pairs < HEAD)[None, :]
     tl.store(cache[:, None] + pairs[None, :], code.to(tl.uint8), mask=mask)
