@@ -160,7 +160,7 @@ void init(BoundAttention* self, const BoundSequences& sequences, const Input& qu
   if (const auto view = bound.held.keep("qk_output", qk_output)) {
     set_qk_output(*view, source, problem);
     require(bound.call.path == Path::choose || bound.call.path == Path::naive,
-            "path is '" + *path + "' with qk_output; naive is the one that keeps the scores");
+            "path is '" + path.value_or("") + "' with qk_output; naive is the one that keeps the scores");
     bound.call.path = Path::naive;
   }
   bound.call.level = &find_level(level.value_or(""));
