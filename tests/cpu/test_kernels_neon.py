@@ -13,14 +13,20 @@ HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "py" / "pageloom-cpu" / "src"
 
 
+PROGRAMS = {
+    "neon_check.cpp": ["levels/scalar.cpp", "levels/neon.cpp"],
+    "neon_layers_check.cpp": ["linear/levels/scalar.cpp", "linear/levels/neon.cpp", "linear/packing.cpp"],
+}
+
+
 @pytest.mark.skipif(not shutil.which(COMPILER), reason=f"no {COMPILER}; Debian has it in g++-aarch64-linux-gnu")
 @pytest.mark.skipif(not shutil.which(EMULATOR), reason=f"no {EMULATOR}; Debian has it in qemu-user-static")
-def test_neon_kernels_agree_with_the_scalar_ones(tmp_path: Path) -> None:
-    program = tmp_path / "neon_check"
-    levels = [SOURCES / "levels" / f"{name}.cpp" for name in ("scalar", "neon")]
+@pytest.mark.parametrize("check", PROGRAMS)
+def test_neon_kernels_agree_with_the_scalar_ones(tmp_path: Path, check: str) -> None:
+    program = tmp_path / "check"
+    sources = [SOURCES / name for name in PROGRAMS[check]]
     subprocess.run(
-        [COMPILER, "-std=c++17", "-O1", "-static", f"-I{SOURCES}", HERE / "neon_check.cpp", *levels, "-o", program],
-        check=True,
+        [COMPILER, "-std=c++17", "-O1", "-static", f"-I{SOURCES}", HERE / check, *sources, "-o", program], check=True
     )
     result = subprocess.run([EMULATOR, program], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout

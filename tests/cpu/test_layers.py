@@ -82,7 +82,7 @@ def columns_of(name: str, blocks: int) -> int:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", BLOCKS)
-@pytest.mark.parametrize("tokens", [1, 2, 3, 4, 5, 12, 29])
+@pytest.mark.parametrize("tokens", [1, 2, 3, 4, 5, 11, 16, 29])
 def test_linear_is_the_product_with_what_the_format_stands_for(
     rng: np.random.Generator, name: str, level: str, tokens: int
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_row_does_not_depend_on_how_many_there_are(rng: np.random.Generator, n
         return output
 
     together = product(200)
-    for tokens in (1, 2, 3, 4, 5, 11, 12, 13, 64):
+    for tokens in (1, 2, 3, 4, 5, 9, 15, 16, 17, 64):
         np.testing.assert_array_equal(product(tokens), together[:tokens])
 
 
