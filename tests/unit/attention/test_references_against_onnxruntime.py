@@ -21,8 +21,12 @@ def runnable() -> Iterator[Case]:
     """The cases that are held against it: not those whose padding is NaN, which it multiplies with weights of 0."""
     for operator in ("group_query_attention", "onnx_attention", "tensor_scatter"):
         for case in all_cases(operator=operator):
-            if "_nan/" not in case.name and "/long/" not in case.name:
+            if "_nan/" not in case.name and "/long/" not in case.name and not _has_nan_padding(case):
                 yield case
+
+
+def _has_nan_padding(case: Case) -> bool:
+    return "/external_" in case.name and bool(np.isnan(case.inputs()["K"]).any())
 
 
 ACCEPTED = [case for case in runnable() if refusal(case) is None]
