@@ -28,7 +28,7 @@ def submit(
 def wait(
     client: OpenAI, batch: Batch, until: Callable[[Batch], bool] = lambda batch: batch.status != "in_progress"
 ) -> Batch:
-    """The batch as it is once `until` holds; asked for again and again."""
-    while not until(batch := client.batches.retrieve(batch.id)):
+    """The batch as it is once `until` holds, or it has ended; asked for again and again."""
+    while not until(batch := client.batches.retrieve(batch.id)) and batch.status == "in_progress":
         pass
     return batch

@@ -10,7 +10,7 @@ import pytest
 from openai import OpenAI
 
 from tests.tiny_model import write_tiny_model
-from tests.worker.running_worker import MODEL, PAGE, TOKEN, RunningWorker, serving
+from tests.worker.running_worker import MODEL, PAGE, QUICK, TOKEN, RunningWorker, serving, why_no_cpu
 
 
 @pytest.fixture(scope="session")
@@ -18,19 +18,24 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("model") / f"{MODEL}.gguf")
 
 
-@pytest.fixture(scope="session")
-def worker(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
-    with serving(model_path, tmp_path_factory.mktemp("worker")) as running:
+@pytest.fixture(scope="session", params=["webgpu", "cpu"])
+def worker(
+    request: pytest.FixtureRequest, model_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningWorker]:
+    """A test that takes it runs once for each backend that runs models here."""
+    if request.param == "cpu" and (reason := why_no_cpu()):
+        pytest.skip(f"no models on the CPU: {reason}")
+    with serving(model_path, tmp_path_factory.mktemp("worker"), backend=request.param) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def strict(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
-    """A worker with a token, for the page at `PAGE`, where no more may wait than run: 32 on a software adapter."""
+    """A worker with a token, for the page at `PAGE`, where no more may wait than run."""
     folder = tmp_path_factory.mktemp("strict")
     (folder / "token").write_text(TOKEN + "\n")
     options = ["--token-file", str(folder / "token"), "--allow-origin", PAGE, "--queue", "0"]
-    with serving(model_path, folder, *options) as running:
+    with serving(model_path, folder, *options, backend=QUICK) as running:
         yield running
 
 

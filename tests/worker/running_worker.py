@@ -20,17 +20,36 @@ MODEL = "tiny"
 """What the worker calls the model: its file's name."""
 PAGE = "http://localhost:8642"
 TOKEN = "a-token-of-many-characters"
+KEY = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def why_no_cpu() -> str:
+    """Why models cannot run on this machine's CPU, or ""."""
+    try:
+        import pageloom.backends.cpu.model.load  # noqa: F401, PLC0415 - needs kernels compiled from these sources
+    except ImportError as error:
+        return str(error)
+    return ""
+
+
+QUICK = "webgpu" if why_no_cpu() else "cpu"
+"""The backend that starts in the shortest time, for tests of what does not depend on it."""
 
 
 @dataclass
 class RunningWorker:
     process: subprocess.Popen[str]
+    backend: str
     url: str
     """Without a path."""
-    adapter: str
-    """What computes, in words."""
     log: Path
     """What the process says on standard error."""
+
+    @property
+    def max_running(self) -> int:
+        """Answers that it advances at once."""
+        (model,) = httpx.get(f"{self.url}/v1/models", headers=KEY).json()["data"]
+        return int(model["max_running"])
 
     @property
     def port(self) -> int:
@@ -56,27 +75,25 @@ class RunningWorker:
 
 
 @contextmanager
-def serving(
-    model: Path, folder: Path, *options: str, environment: dict[str, str] | None = None
-) -> Iterator[RunningWorker]:
+def serving(model: Path, folder: Path, *options: str, backend: str = "webgpu") -> Iterator[RunningWorker]:
     """A worker whose state is in `folder`; killed at the end of the block, where it still runs."""
     log = folder / "worker.log"
     command = [sys.executable, "-m", "pageloom", "serve", "--model", str(model), "--port", "0", "--json"]
-    command += ["--state", str(folder / "state.sqlite3"), "--num-blocks", "256", *options]
+    command += ["--state", str(folder / "state.sqlite3"), "--num-blocks", "256", "--backend", backend, *options]
     with log.open("a") as errors:
         process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env={**environment_with("swiftshader", "lavapipe"), **(environment or {})},
+            env=environment_with("swiftshader", "lavapipe"),
         )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, log.read_text()
         ready = json.loads(line)
-        yield RunningWorker(process, ready["url"], ready["adapter"], log)
+        yield RunningWorker(process, backend, ready["url"], log)
     finally:
         process.kill()
         process.communicate()

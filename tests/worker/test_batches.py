@@ -11,7 +11,7 @@ import pytest
 from openai import OpenAI
 
 from tests.worker.batch_kit import submit, upload, wait
-from tests.worker.running_worker import MODEL
+from tests.worker.running_worker import MODEL, RunningWorker
 
 CHAT = "/v1/chat/completions"
 
@@ -108,6 +108,17 @@ def test_a_batch_that_is_cancelled_keeps_what_is_finished_and_frees_the_rest(cli
     following = wait(client, submit(client, [row("after")]))
     assert following.status == "completed"
     assert client.batches.retrieve(batch.id).status == "cancelled"
+
+
+def test_a_batch_leaves_half_of_the_places_to_clients(worker: RunningWorker, client: OpenAI) -> None:
+    batch = submit(client, [row(f"{index}", max_tokens=400, logit_bias={"40": 100}) for index in range(64)])
+    half = worker.max_running // 2
+    while (running := worker.metrics()["pageloom_requests_running"]) < half:
+        pass
+    assert running == half
+    with client.chat.completions.create(**row("")["body"], stream=True) as stream:
+        assert [chunk.choices[0].finish_reason for chunk in stream][-1] == "length"
+    assert client.batches.cancel(batch.id).request_counts.completed < 64  # type: ignore[union-attr]
 
 
 def test_batches_are_listed_newest_first_a_page_at_a_time(client: OpenAI) -> None:

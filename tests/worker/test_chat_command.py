@@ -17,7 +17,7 @@ from openai import OpenAI
 from pageloom.cli import main
 from pageloom.commands.chat import for_terminal
 from tests.native.software_drivers import environment_with
-from tests.worker.running_worker import MODEL
+from tests.worker.running_worker import MODEL, RunningWorker
 
 PROMPT = "\r\n> "
 
@@ -54,9 +54,10 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(model_path: Path) -> Iterator[Terminal]:
+def terminal(worker: RunningWorker, model_path: Path) -> Iterator[Terminal]:
     screen, inner = pty.openpty()
     command = [sys.executable, "-m", "pageloom", "chat", "--model", str(model_path), "--num-blocks", "64"]
+    command += ["--backend", worker.backend]
     process = subprocess.Popen(
         [*command, "--temperature", "0", "--max-tokens", "200"],
         stdin=inner,

@@ -9,10 +9,9 @@ import httpx
 import openai
 import pytest
 
-from tests.worker.running_worker import MODEL, TOKEN, RunningWorker
+from tests.worker.running_worker import KEY, MODEL, TOKEN, RunningWorker
 
 CLIENTS = 32
-KEY = {"Authorization": f"Bearer {TOKEN}"}
 ENDLESS: dict[str, Any] = {"model": MODEL, "prompt": "hello", "max_tokens": 480, "logit_bias": {"40": 100}}
 
 
@@ -42,19 +41,20 @@ def test_32_clients_at_once_get_what_each_gets_alone(worker: RunningWorker) -> N
 
 
 def test_beyond_the_queue_a_client_is_told_to_come_again_and_may(strict: RunningWorker) -> None:
-    everything = {**ENDLESS, "n": 32, "stream": True}
+    places = strict.max_running
+    everything = {**ENDLESS, "n": places, "stream": True}
     with strict.http(headers=KEY) as http, http.stream("POST", "/v1/completions", json=everything):
         refused = http.post("/v1/completions", json=ENDLESS)
         assert refused.status_code == 429
         assert refused.headers["retry-after"].isdigit()
         assert refused.json()["error"]["code"] == "queue_full"
-        impossible = http.post("/v1/completions", json={**ENDLESS, "n": 33})
+        impossible = http.post("/v1/completions", json={**ENDLESS, "n": places + 1})
         assert (impossible.status_code, impossible.json()["error"]["code"]) == (400, "capacity_exceeded")
 
 
 def test_the_official_client_waits_and_comes_again_by_itself(strict: RunningWorker) -> None:
     with strict.openai(api_key=TOKEN) as impatient, strict.openai(api_key=TOKEN, max_retries=8) as patient:
-        busy = impatient.completions.create(**{**ENDLESS, "n": 32, "stream": True, "max_tokens": 60})
+        busy = impatient.completions.create(**{**ENDLESS, "n": strict.max_running, "stream": True, "max_tokens": 60})
         next(iter(busy))
         with pytest.raises(openai.RateLimitError):
             impatient.completions.create(model=MODEL, prompt="a", max_tokens=1)
@@ -65,7 +65,7 @@ def test_the_official_client_waits_and_comes_again_by_itself(strict: RunningWork
 def test_a_client_that_hangs_up_before_its_answer_frees_its_pages(worker: RunningWorker) -> None:
     for _ in range(3):
         with worker.http() as http, pytest.raises(httpx.ReadTimeout):
-            http.post("/v1/completions", json=ENDLESS, timeout=0.3)
+            http.post("/v1/completions", json={**ENDLESS, "n": worker.max_running}, timeout=0.1)
     with worker.http() as http:
         assert http.post("/v1/completions", json={**ENDLESS, "max_tokens": 1}).status_code == 200
     metrics = worker.metrics()

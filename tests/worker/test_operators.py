@@ -23,7 +23,7 @@ from pageloom.backends.webgpu.native import open_native_device
 from pageloom.backends.webgpu.operators import WebGpuOperators
 from pageloom.conformance.members import DEVICE_VALUES
 from pageloom.worker.backends import ALL_OPERATORS
-from tests.worker.running_worker import RunningWorker
+from tests.native.software_drivers import driver_manifest
 
 PATH = "/v1/ops/paged_attention"
 EVERY = {"paged_attention": 12, "group_query_attention": 25, "onnx_attention": 25, "tensor_scatter": 10}
@@ -35,14 +35,16 @@ def some_cases(operator: Operator) -> list[Case]:
     return [case for case in cases if not case.needs & DEVICE_VALUES][:: EVERY[operator]]
 
 
+pytestmark = pytest.mark.parametrize("worker", ["webgpu"], indirect=True, scope="session")
+"""One worker is enough: each runs operators on every backend."""
 PAGED = some_cases("paged_attention")
 OTHERS = [case for name in ALL_OPERATORS[1:] for case in some_cases(name)]
 
 
 @pytest.fixture(scope="module")
-def webgpu(worker: RunningWorker) -> Iterator[WebGpuOperators]:
+def webgpu() -> Iterator[WebGpuOperators]:
     """The operators in this process, on the adapter that the worker has."""
-    adapter = "SwiftShader" if "SwiftShader" in worker.adapter else "llvmpipe"
+    adapter = "SwiftShader" if driver_manifest("swiftshader") else "llvmpipe"
     device = asyncio.run(open_native_device(adapter=adapter))
     yield WebGpuOperators(device)
     device.close()

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from tests.worker.batch_kit import submit, wait
-from tests.worker.running_worker import MODEL, RunningWorker, serving
+from tests.worker.running_worker import MODEL, QUICK, RunningWorker, serving
 
-ROWS = 60
-STREAM = {"model": MODEL, "prompt": "hello", "max_tokens": 300, "logit_bias": {"40": 100}, "stream": True}
+ROWS = 120
+STREAM = {"model": MODEL, "prompt": "hello", "max_tokens": 480, "logit_bias": {"40": 100}, "stream": True}
 
 
 def done(batch: Any) -> int:
@@ -57,27 +57,27 @@ def history(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Histo
             "method": "POST",
             "url": "/v1/completions",
             # Sampled without a seed: a row that is computed again says something else.
-            "body": {"model": MODEL, "prompt": "hello", "max_tokens": 24, "temperature": 2, "ignore_eos": True},
+            "body": {"model": MODEL, "prompt": "a", "max_tokens": 20 + 3 * index, "temperature": 2, "ignore_eos": True},
         }
         for index in range(ROWS)
     ]
-    with serving(model_path, folder) as first, first.openai() as client:
+    with serving(model_path, folder, backend=QUICK) as first, first.openai() as client:
         batch = wait(client, submit(client, rows, "/v1/completions"), lambda batch: done(batch) >= 5)
         before_the_kill = answers(first, batch.id)
         first.process.kill()
         first.process.wait()
 
-    with serving(model_path, folder, "--grace", "0") as second, second.openai() as client:
+    with serving(model_path, folder, "--grace", "0", backend=QUICK) as second, second.openai() as client:
         wait(client, batch, lambda batch: done(batch) > len(before_the_kill) + 5)
         after_the_kill = answers(second, batch.id)
+        before_the_stop = answers(second, batch.id)
         with second.http() as http, http.stream("POST", "/v1/completions", json=STREAM) as stream:
             events = (line for line in stream.iter_lines() if line)
             aborted = [next(events)]
-            before_the_stop = answers(second, batch.id)
             exits = [second.stop()]
             aborted += events
 
-    with serving(model_path, folder) as third, third.openai() as client:
+    with serving(model_path, folder, backend=QUICK) as third, third.openai() as client:
         wait(client, batch)
         at_the_end = answers(third, batch.id)
         with third.http() as http, http.stream("POST", "/v1/completions", json=STREAM) as stream:
@@ -111,13 +111,13 @@ def test_a_stream_that_runs_when_the_worker_stops_is_finished_in_the_time_that_i
     last = json.loads(history.finished[-2].removeprefix("data: "))
     assert last["choices"][0]["finish_reason"] == "length"
     text = "".join(json.loads(line.removeprefix("data: "))["choices"][0]["text"] for line in history.finished[:-1])
-    assert text == "F" * 300
+    assert text == "F" * 480
 
 
 def test_a_stream_that_has_no_time_left_is_told_so(history: History) -> None:
     error = json.loads(history.aborted[-1].removeprefix("data: "))["error"]
     assert error["code"] == "server_stopping"
-    assert 1 < len(history.aborted) < 302
+    assert 1 < len(history.aborted) < 482
 
 
 def test_a_stopped_worker_ends_well_and_serves_nobody(history: History) -> None:

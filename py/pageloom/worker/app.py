@@ -101,6 +101,7 @@ class Worker:
             "created": self._created,
             "owned_by": "pageloom",
             "context_length": self._model.context_length,
+            "max_running": self._model.max_running,
         }
 
 
