@@ -144,10 +144,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Many clients who come and go, for some minutes.")
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--backend", choices=("webgpu", "cpu"), default="webgpu")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model = write_tiny_model(Path(folder) / f"{MODEL}.gguf")
-        with serving(model, Path(folder), "--queue", "128") as worker:
+        with serving(model, Path(folder), "--queue", "128", backend=options.backend) as worker:
             worker.metrics()
             before = sockets(worker)
             clients = Clients(worker, options.seconds)
