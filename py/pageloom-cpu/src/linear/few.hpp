@@ -3,8 +3,7 @@
 #pragma once
 
 constexpr int kFewPanels = 2;  // independent sums hide the latency of a multiplication
-constexpr int kTokensTogether = kTileRows >= 12 ? 8 : 4;  // as many sums as there are registers for
-constexpr int kFewTokens = 2 * kTokensTogether;
+constexpr int kFewTokens = kTileRows >= 12 ? 8 : 4;  // as many sums as there are registers for
 
 // sums[p][t] += columns [8 * octet, 8 * octet + count) of block . x[t][column...].
 template <class F, int Count, int N, int Tokens>
@@ -67,17 +66,10 @@ static void few_products(const Panels& matrix, const char* panel, const float* x
 
 template <class F, int N>
 static void few_of_format(const Panels& matrix, const char* panel, const float* x, int64_t stride, int tokens, float* out) {
-  for (; tokens > 0; tokens -= kTokensTogether, x += kTokensTogether * stride, out += kTokensTogether * N * kLanes) {
-    if (tokens == 1) {
-      few_products<F, N, 1>(matrix, panel, x, stride, tokens, out);
-    } else if (tokens == 2) {
-      few_products<F, N, 2>(matrix, panel, x, stride, tokens, out);
-    } else if (tokens <= 4) {
-      few_products<F, N, 4>(matrix, panel, x, stride, tokens, out);
-    } else {
-      few_products<F, N, kTokensTogether>(matrix, panel, x, stride, tokens < kTokensTogether ? tokens : kTokensTogether, out);
-    }
-  }
+  if (tokens == 1) return few_products<F, N, 1>(matrix, panel, x, stride, tokens, out);
+  if (tokens == 2) return few_products<F, N, 2>(matrix, panel, x, stride, tokens, out);
+  if (tokens <= 4) return few_products<F, N, 4>(matrix, panel, x, stride, tokens, out);
+  few_products<F, N, kFewTokens>(matrix, panel, x, stride, tokens, out);
 }
 
 static void few(const Panels& matrix, int64_t first_panel, int panels, const float* x, int64_t stride, int tokens,
