@@ -104,8 +104,14 @@ async def run(arguments: argparse.Namespace) -> None:
             "one": (await decode_seconds(model, alone, tokens), peer and peer.decode_seconds(alone, tokens)),
             "many": (await decode_seconds(model, crowd, tokens), peer and peer.decode_seconds(crowd, tokens)),
         }
-        for name, pair in pairs.items() if repeat else ():  # the first round warms up
+        if repeat == 0:  # warms up
+            continue
+        for name, pair in pairs.items():
             found[name].append(pair)
+        seconds = (
+            f"{name} {mine:.2f} s" + (f" ({theirs:.2f})" if theirs else "") for name, (mine, theirs) in pairs.items()
+        )
+        print("; ".join(seconds), flush=True)
     report(f"prompt of {LONG}", LONG, found["prompt"], limits.operations / 2 / layer_weights)
     report("decode, 1 sequence", arguments.tokens, found["one"], one)
     report(f"decode, {SEQUENCES} sequences", SEQUENCES * arguments.tokens, found["many"], many)
