@@ -90,10 +90,6 @@ async def run(arguments: argparse.Namespace) -> None:
     )
     pageloom_cpu.set_threads(arguments.threads)
     print(f"{arguments.model.name} on {model.device_name}")
-    step_bytes, layer_weights = weights_of(model)
-    limits = measure_limits(arguments.threads, [step_bytes])
-    one = 1 / limits.limit_seconds(step_bytes, 2 * layer_weights)
-    many = SEQUENCES / limits.limit_seconds(step_bytes, 2 * SEQUENCES * layer_weights)
     rng = np.random.default_rng(1)
     found: dict[str, list[tuple[float, float | None]]] = {"prompt": [], "one": [], "many": []}
     for repeat in range(arguments.repeats + 1):
@@ -112,6 +108,10 @@ async def run(arguments: argparse.Namespace) -> None:
             f"{name} {mine:.2f} s" + (f" ({theirs:.2f})" if theirs else "") for name, (mine, theirs) in pairs.items()
         )
         print("; ".join(seconds), flush=True)
+    step_bytes, layer_weights = weights_of(model)
+    limits = measure_limits(arguments.threads, [step_bytes])
+    one = 1 / limits.limit_seconds(step_bytes, 2 * layer_weights)
+    many = SEQUENCES / limits.limit_seconds(step_bytes, 2 * SEQUENCES * layer_weights)
     report(f"prompt of {LONG}", LONG, found["prompt"], limits.operations / 2 / layer_weights)
     report("decode, 1 sequence", arguments.tokens, found["one"], one)
     report(f"decode, {SEQUENCES} sequences", SEQUENCES * arguments.tokens, found["many"], many)
