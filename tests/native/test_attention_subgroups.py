@@ -93,6 +93,19 @@ async def test_without_subgroups_the_other_program_serves(
     assert_within(await attended(plain, case, "gpu"), *case.expected())
 
 
+@pytest.mark.parametrize("head_size", [8, 16])
+async def test_rows_too_short_for_their_heads_go_to_the_other_program(
+    device: Device, driver: str, head_size: int
+) -> None:
+    op = attention_op(4, 1, head_size)
+    assert program_of(device, op) == WORKGROUP
+    assert "for each of 4 query heads" in str(why_not_subgroups(decoder_form(device.info, op, 16), device.info))
+    if driver == "lavapipe":
+        pytest.skip("lavapipe takes most of a minute to compile the other program")
+    case = paged_case(op, [(past, 1) for past in (0, 15, 16, 130)])
+    assert_within(await attended(device, case, "gpu"), *case.expected())
+
+
 CASES_OF_SUBGROUPS = [
     "paged/decode/edges_nan",
     "paged/int8/per_channel/ragged",

@@ -106,7 +106,13 @@ def test_lanes_of_a_row_fit_the_smallest_subgroup(head_size: int, size: int, lan
 
 @pytest.mark.parametrize(
     ("head_size", "size", "reason"),
-    [(128, 4, "takes 16 loads"), (80, 32, "2 threads"), (96, 32, "takes 12 loads"), (64, 0, "lacks subgroups")],
+    [
+        (16, 32, "one for each of 4 query heads"),
+        (128, 4, "takes 16 loads"),
+        (80, 32, "2 threads"),
+        (96, 32, "takes 12 loads"),
+        (64, 0, "lacks subgroups"),
+    ],
 )
 def test_why_a_decode_does_without_subgroups(head_size: int, size: int, reason: str) -> None:
     info = dataclasses.replace(WITH_SUBGROUPS, subgroup_min_size=size) if size else GPU

@@ -98,7 +98,17 @@ def why_not_subgroups(form: AttentionForm, info: DeviceInfo) -> str | None:
             f"a row of head size {form.head_size} takes {max(rows)} loads, of which {lanes} threads of a subgroup (at "
             f"least {info.subgroup_min_size}) take the same number, and at most {MAX_LOADS} each"
         )
+    if lanes < (heads := _numbered_heads(form)):
+        return (
+            f"a row of head size {form.head_size} takes {max(rows)} loads, too few for its {lanes} threads to have one "
+            f"for each of {heads} query heads"
+        )
     return None
+
+
+def _numbered_heads(form: AttentionForm) -> int:
+    """Query heads of a workgroup, rounded up to a power of two."""
+    return 1 << (even_parts(form.group, HEADS) - 1).bit_length()
 
 
 def _row_loads(form: AttentionForm) -> list[int]:
@@ -117,7 +127,7 @@ def _lanes(form: AttentionForm, info: DeviceInfo) -> int:
 def _subgroups_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
     lanes = _lanes(form, info)
     heads_per_group = even_parts(form.group, HEADS)
-    heads = 1 << (heads_per_group - 1).bit_length()
+    heads = _numbered_heads(form)
     teams = SUBGROUPS_WORKGROUP // lanes
     statistics = 2 * 4 * teams * heads
     sums = 4 * teams * form.head_size
