@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import asyncio
 import gc
 import struct
 from collections import Counter
@@ -252,3 +253,15 @@ async def test_many_steps_leave_nothing_behind(device: NativeDevice) -> None:
 
     assert await run(20) == await run(1000)
     buffer.destroy()
+
+
+async def test_reads_that_arrive_as_the_device_closes_are_told_so(
+    limited_device: Callable[..., Awaitable[NativeDevice]],
+) -> None:
+    device = await limited_device({})
+    buffer = device.buffer(1024)
+    reads = [asyncio.ensure_future(device.read(buffer, 0, 1024)) for _ in range(8)]
+    await device.idle()
+    device.close()
+    for result in await asyncio.gather(*reads, return_exceptions=True):
+        assert isinstance(result, DeviceLost) or result == bytes(1024)

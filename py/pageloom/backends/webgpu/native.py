@@ -161,6 +161,8 @@ class NativeDevice:
 
     async def _arrival(self, staged: Staged, size: int) -> bytes:
         await self._await(staged.promise)
+        # A device that was closed since then has taken the mapped memory with it.
+        self._check_present()
         return self._staging.take(staged, size)
 
     async def settle(self) -> None:
