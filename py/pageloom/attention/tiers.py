@@ -19,6 +19,14 @@ class Explanation(Generic[TierT]):
     reasons: Mapping[TierT, str] = field(default_factory=dict)
 
 
+def named_tier(tiers: Sequence[TierT], name: str | None) -> TierT | None:
+    """The one of `tiers` that is called `name`; None for none. Raises `InvalidArgument` for one that there is not."""
+    found = next((tier for tier in tiers if tier == name), None)
+    if name is not None and found is None:
+        raise InvalidArgument(f"there is no tier {name!r}; there are {', '.join(tiers)}", param="tier")
+    return found
+
+
 def fastest(
     tiers: Sequence[TierT], why_not: Mapping[TierT, str | None], forced: TierT | None = None
 ) -> Explanation[TierT]:
@@ -27,9 +35,7 @@ def fastest(
     `why_not` gives for each tier the reason why it cannot run the call, or None. Raises `InvalidArgument` for a forced
     tier that there is not, `NotSupported` where it, or every tier, cannot.
     """
-    if forced is not None:
-        if forced not in tiers:
-            raise InvalidArgument(f"there is no tier {forced!r}; there are {', '.join(tiers)}", param="tier")
+    if (forced := named_tier(tiers, forced)) is not None:
         if (reason := why_not[forced]) is not None:
             raise NotSupported(f"tier {forced} cannot run this call: {reason}", param="tier")
         faster = tiers[: tiers.index(forced)]

@@ -9,6 +9,12 @@ from typing import Any, Literal
 
 Outcome = Literal["passed", "failed", "skipped"]
 Alone = Literal["", "same bits", "within budget", "off"]
+_WEAKNESS: tuple[Alone, ...] = ("", "same bits", "within budget", "off")
+
+
+def weakest(alone: Iterable[Alone]) -> Alone:
+    """How members came out at the worst; "" for no members."""
+    return max(alone, default="", key=_WEAKNESS.index)
 
 
 @dataclass(frozen=True, slots=True)

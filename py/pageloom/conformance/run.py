@@ -10,6 +10,7 @@ from typing import Any
 
 from pageloom.attention.cases.compare import compare_outputs
 from pageloom.attention.tensors import Tensor
+from pageloom.attention.tiers import named_tier
 from pageloom.attention.vectors import Vector
 from pageloom.backends.webgpu.device import Device
 from pageloom.backends.webgpu.operators import WebGpuOperators
@@ -17,8 +18,8 @@ from pageloom.backends.webgpu.operators.operands import DeviceTensor
 from pageloom.backends.webgpu.operators.paged_attention import WebGpuPagedAttention
 from pageloom.backends.webgpu.operators.tiers import TIERS, Tier
 from pageloom.conformance.members import DEVICE_VALUES, Member, members
-from pageloom.conformance.report import Alone, CaseReport
-from pageloom.errors import DeviceLost, InvalidArgument, NotSupported, PageloomError
+from pageloom.conformance.report import Alone, CaseReport, weakest
+from pageloom.errors import DeviceLost, NotSupported, PageloomError
 
 MOST_MEMBERS = 6
 """Sequences of a batch that run by themselves."""
@@ -32,12 +33,9 @@ class CaseRunner:
     """
 
     def __init__(self, device: Device, tier: str | None = None) -> None:
-        chosen = next((known for known in TIERS if known == tier), None)
-        if tier is not None and chosen is None:
-            raise InvalidArgument(f"there is no tier {tier!r}; there are {', '.join(TIERS)}", param="tier")
         self._device = device
         self._operators = WebGpuOperators(device)
-        self._tier = chosen
+        self._tier: Tier | None = named_tier(TIERS, tier)
 
     async def run(self, vector: Vector) -> CaseReport:
         """The batch, and then members of it by themselves.
@@ -74,7 +72,7 @@ class CaseRunner:
             if how == "off":
                 return replace(report, alone=how, detail=f"sequence {member.sequence} by itself: {detail}")
             alone.append(how)
-        return replace(report, outcome="passed", alone=max(alone, default="", key=_WEAKNESS.index))
+        return replace(report, outcome="passed", alone=weakest(alone))
 
     async def _alone(
         self, operator: WebGpuPagedAttention, vector: Vector, member: Member, batch: Mapping[str, Tensor], tier: Tier
@@ -118,6 +116,3 @@ class CaseRunner:
         finally:
             for tensor_on_device in placed:
                 tensor_on_device.buffer.destroy()
-
-
-_WEAKNESS: tuple[Alone, ...] = ("", "same bits", "within budget", "off")

@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from pageloom.attention.cases.compare import Verdict, compare_outputs
+from pageloom.attention.cases.compare import compare_outputs, worse
 from pageloom.attention.numerics.dtypes import Array, as_array, as_tensors
 from pageloom.attention.tensors import Tensor
+from pageloom.attention.tiers import named_tier
 from pageloom.attention.vectors import Vector
 from pageloom.backends.cpu.operators import CpuOperators
 from pageloom.backends.cpu.operators.operator import CpuOperator
 from pageloom.backends.cpu.tiers import TIERS, Tier
+from pageloom.conformance.in_place import in_place
 from pageloom.conformance.members import DEVICE_VALUES, members
-from pageloom.conformance.report import Alone, CaseReport
-from pageloom.errors import InvalidArgument, NotSupported
+from pageloom.conformance.report import Alone, CaseReport, weakest
+from pageloom.errors import NotSupported
 
 MOST_MEMBERS = 6
 """Sequences of a batch that run by themselves."""
@@ -27,8 +29,6 @@ SAME_BITS: frozenset[Tier] = frozenset({"naive", "reference"})
 choose tiles and splits, and a member's rows are held against their budget alone."""
 SHOW_SCORES: tuple[Tier, ...] = ("naive", "reference")
 """Tiers that can give the optional scores of ONNX Attention."""
-PAST_OF = {"present_key": "past_key", "present_value": "past_value", "present_cache": "past_cache"}
-"""Outputs that may be the arrays of their inputs."""
 
 
 class CpuCaseRunner:
@@ -38,11 +38,8 @@ class CpuCaseRunner:
     """
 
     def __init__(self, operators: CpuOperators, tier: str | None = None) -> None:
-        chosen = next((known for known in TIERS if known == tier), None)
-        if tier is not None and chosen is None:
-            raise InvalidArgument(f"there is no tier {tier!r}; there are {', '.join(TIERS)}", param="tier")
         self._operators = operators
-        self._tier = chosen
+        self._tier: Tier | None = named_tier(TIERS, tier)
         self._level = "" if tier == "reference" else operators.level or ""
 
     def run(self, vector: Vector) -> CaseReport:
@@ -70,8 +67,8 @@ class CpuCaseRunner:
             return replace(report, detail=f"tier {self._tier} was asked for, and {explained.tier} would run")
         outputs = self._outputs(operator, vector)
         verdict = vector.compare(outputs)
-        if verdict.passed and (in_place := _in_place(vector)):
-            verdict = _worse(verdict, vector.compare(self._outputs(operator, vector, in_place)))
+        if verdict.passed and (shared := in_place(vector)):
+            verdict = worse(verdict, vector.compare(self._outputs(operator, vector, shared)))
         report = replace(report, worst_error=verdict.worst_error, budget=verdict.budget, where=verdict.where)
         if not verdict.passed:
             return replace(report, detail=verdict.where)
@@ -88,9 +85,7 @@ class CpuCaseRunner:
                 detail = verdict.where if not verdict.passed else f"the bits differ on tier {explained.tier}"
                 return replace(report, alone="off", detail=f"sequence {member.sequence} by itself: {detail}")
             alone.append("same bits" if same else "within budget")
-        return replace(
-            report, outcome="passed", alone=max(alone, default="", key=("", "same bits", "within budget").index)
-        )
+        return replace(report, outcome="passed", alone=weakest(alone))
 
     def _operator(self, vector: Vector) -> CpuOperator:
         makers: dict[str, Any] = {
@@ -103,11 +98,11 @@ class CpuCaseRunner:
         return operator
 
     def _outputs(
-        self, operator: CpuOperator, vector: Vector, in_place: Mapping[str, str] | None = None
+        self, operator: CpuOperator, vector: Vector, shared: Mapping[str, str] | None = None
     ) -> dict[str, Tensor]:
         """What a call gives; a recorded one where integers break the contract, since a plain one would refuse them."""
         inputs = _arrays(vector)
-        given = inputs | {output: inputs[past] for output, past in (in_place or {}).items()}
+        given = inputs | {output: inputs[past] for output, past in (shared or {}).items()}
         if not vector.needs & DEVICE_VALUES:
             return as_tensors(operator(tier=self._tier, **_options(vector, self._tier), **given))
         tame = _tame(vector)
@@ -142,20 +137,3 @@ def _options(vector: Vector, tier: Tier | None) -> dict[str, Any]:
         shown = tier in SHOW_SCORES or (tier is None and "qk_output" in vector.needs)
         return {"outputs": [name for name in vector.expected if name.startswith("present_") or (shown and name != "Y")]}
     return {}
-
-
-def _in_place(vector: Vector) -> dict[str, str]:
-    """The outputs that can be the arrays of inputs of the same shape, with those inputs."""
-    if vector.operator == "onnx_attention":
-        return {}
-    return {
-        output: past
-        for output, past in PAST_OF.items()
-        if output in vector.expected
-        and past in vector.inputs
-        and vector.expected[output].values.info == vector.inputs[past].info
-    }
-
-
-def _worse(first: Verdict, second: Verdict) -> Verdict:
-    return max(first, second, key=lambda verdict: (not verdict.passed, verdict.share))

@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from pageloom.attention.cases.compare import Verdict, compare_outputs
+from pageloom.attention.cases.compare import compare_outputs, worse
 from pageloom.attention.numerics.dtypes import as_array, as_tensor
 from pageloom.attention.tensors import Tensor
+from pageloom.attention.tiers import named_tier
 from pageloom.attention.vectors import Vector
 from pageloom.backends.cuda import CudaOperators
 from pageloom.backends.cuda.operator import CudaOperator
 from pageloom.backends.cuda.tensors import ON_HOST, from_numpy, to_numpy
 from pageloom.backends.cuda.tiers import CACHED_TIERS, ONNX_TIERS, SCATTER_TIERS, TIERS, Tier
+from pageloom.conformance.in_place import in_place
 from pageloom.conformance.members import DEVICE_VALUES, members
-from pageloom.conformance.report import Alone, CaseReport
-from pageloom.errors import InvalidArgument, NotSupported, PageloomError
+from pageloom.conformance.report import Alone, CaseReport, weakest
+from pageloom.errors import NotSupported, PageloomError
 
 MOST_MEMBERS = 3
 """Sequences of a batch that run by themselves: each may compile kernels of its own."""
@@ -34,8 +36,6 @@ TIERS_OF: Mapping[str, tuple[Tier, ...]] = {
     "onnx_attention": ONNX_TIERS,
     "tensor_scatter": SCATTER_TIERS,
 }
-PAST_OF = {"present_key": "past_key", "present_value": "past_value", "present_cache": "past_cache"}
-"""Outputs that may be the tensors of their inputs."""
 
 
 class CudaCaseRunner:
@@ -45,12 +45,9 @@ class CudaCaseRunner:
     """
 
     def __init__(self, operators: CudaOperators, device: torch.device, tier: str | None = None) -> None:
-        chosen = next((known for known in TIERS if known == tier), None)
-        if tier is not None and chosen is None:
-            raise InvalidArgument(f"there is no tier {tier!r}; there are {', '.join(TIERS)}", param="tier")
         self._operators = operators
         self._device = device
-        self._tier = chosen
+        self._tier: Tier | None = named_tier(TIERS, tier)
 
     def has_tier_of(self, operator: str) -> bool:
         """Whether its tier, if it has one, is among those of an operator."""
@@ -86,7 +83,7 @@ class CudaCaseRunner:
         outputs = _tensors(operator(tier=self._tier, **_options(vector, self._tier), **given))
         verdict = vector.compare(outputs)
         if verdict.passed:
-            verdict = _worse(verdict, vector.compare(self._recorded(operator, vector)))
+            verdict = worse(verdict, vector.compare(self._recorded(operator, vector)))
         report = replace(report, worst_error=verdict.worst_error, budget=verdict.budget, where=verdict.where)
         if not verdict.passed:
             return replace(report, detail=verdict.where)
@@ -99,9 +96,7 @@ class CudaCaseRunner:
                 return replace(report, alone="off", detail=f"sequence {member.sequence} by itself: {verdict.where}")
             same = all(results[name].data == tensor.data for name, tensor in member.rows(outputs).items())
             alone.append("same bits" if same else "within budget")
-        return replace(
-            report, outcome="passed", alone=max(alone, default="", key=("", "same bits", "within budget").index)
-        )
+        return replace(report, outcome="passed", alone=weakest(alone))
 
     def _operator(self, vector: Vector) -> CudaOperator:
         makers: dict[str, Any] = {
@@ -116,7 +111,7 @@ class CudaCaseRunner:
     def _recorded(self, operator: CudaOperator, vector: Vector) -> dict[str, Tensor]:
         """What a replay gives, with all that can be on the device there, caches updated in place where they can be."""
         given = self._given(vector, lengths_on_device=True)
-        given |= {output: given[past] for output, past in _in_place(vector).items()}
+        given |= {output: given[past] for output, past in in_place(vector).items()}
         if self._device.type != "cuda":
             return _tensors(operator(tier=self._tier, **_options(vector, self._tier), **given))
         call = operator.record(tier=self._tier, **_options(vector, self._tier), **given)
@@ -155,20 +150,3 @@ def _options(vector: Vector, tier: Tier | None) -> dict[str, Any]:
         wants_scores = vector.spec.qk_matmul_output_mode > 0 or vector.spec.softcap > 0
         return {"outputs": [name for name, want in vector.expected.items() if wants_scores or not want.optional]}
     return {}
-
-
-def _in_place(vector: Vector) -> dict[str, str]:
-    """The outputs that can be the tensors of inputs of the same shape, with those inputs."""
-    if vector.operator == "onnx_attention":
-        return {}
-    return {
-        output: past
-        for output, past in PAST_OF.items()
-        if output in vector.expected
-        and past in vector.inputs
-        and vector.expected[output].values.info == vector.inputs[past].info
-    }
-
-
-def _worse(first: Verdict, second: Verdict) -> Verdict:
-    return max(first, second, key=lambda verdict: (not verdict.passed, verdict.share))

@@ -116,3 +116,8 @@ def _index(shape: tuple[int, ...], row: int, column: int) -> list[int]:
         index.insert(0, row % size)
         row //= size
     return index
+
+
+def worse(first: Verdict, second: Verdict) -> Verdict:
+    """The one that failed, or that uses more of its budget; the first of two alike."""
+    return max(first, second, key=lambda verdict: (not verdict.passed, verdict.share))
