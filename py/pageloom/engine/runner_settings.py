@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pageloom.engine.batch import RunnerLimits
 from pageloom.errors import InvalidArgument, shown
+from pageloom.model.layer_ops import Decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +45,26 @@ def check_settings(settings: RunnerSettings) -> None:
             raise InvalidArgument(
                 f"{name} is {shown(value)}; it has to be a whole number of at least {least}", param=name
             )
+
+
+def runner_limits(
+    settings: RunnerSettings,
+    decoder: Decoder,
+    *,
+    num_blocks: int,
+    default_max_tokens: int,
+    default_max_sequences: int,
+) -> RunnerLimits:
+    """The limits of a Runner with a pool of `num_blocks`: what was chosen, no more than the decoder and pool hold."""
+    context_length = min(settings.context_length or decoder.context_length, decoder.context_length)
+    max_tokens = settings.max_tokens or default_max_tokens
+    return RunnerLimits(
+        max_tokens=max_tokens,
+        max_sequences=min(settings.max_sequences or default_max_sequences, max_tokens),
+        num_blocks=num_blocks,
+        block_size=settings.block_size,
+        max_blocks_per_sequence=min(num_blocks, -(-context_length // settings.block_size)),
+        max_candidates=min(settings.max_candidates, decoder.vocab_size),
+        max_adjustments=settings.max_adjustments,
+        vocab_size=decoder.vocab_size,
+    )

@@ -10,7 +10,7 @@ from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.backends.webgpu.runner import WebGpuRunner
 from pageloom.backends.webgpu.self_test import self_test
 from pageloom.engine.batch import RunnerLimits
-from pageloom.engine.runner_settings import RunnerSettings, check_settings
+from pageloom.engine.runner_settings import RunnerSettings, check_settings, runner_limits
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.layer_ops import Decoder
 from pageloom.model.source import RangedSource
@@ -34,17 +34,12 @@ def choose_limits(info: DeviceInfo, decoder: Decoder, settings: RunnerSettings) 
     fitting = blocks_within(info, decoder, settings.block_size, budget)
     num_blocks = fitting if settings.num_blocks is None else settings.num_blocks
     check_num_blocks(info, decoder, settings.block_size, num_blocks)
-    context_length = min(settings.context_length or decoder.context_length, decoder.context_length)
-    max_tokens = settings.max_tokens or DEFAULT_MAX_TOKENS[adapter_class]
-    return RunnerLimits(
-        max_tokens=max_tokens,
-        max_sequences=min(settings.max_sequences or DEFAULT_MAX_SEQUENCES[adapter_class], max_tokens),
+    return runner_limits(
+        settings,
+        decoder,
         num_blocks=num_blocks,
-        block_size=settings.block_size,
-        max_blocks_per_sequence=min(num_blocks, -(-context_length // settings.block_size)),
-        max_candidates=min(settings.max_candidates, decoder.vocab_size),
-        max_adjustments=settings.max_adjustments,
-        vocab_size=decoder.vocab_size,
+        default_max_tokens=DEFAULT_MAX_TOKENS[adapter_class],
+        default_max_sequences=DEFAULT_MAX_SEQUENCES[adapter_class],
     )
 
 

@@ -7,7 +7,7 @@ from pageloom.backends.cpu.model.runner import CpuRunner
 from pageloom.backends.cpu.model.weights import load_decoder_weights
 from pageloom.backends.cpu.options import Level
 from pageloom.engine.batch import RunnerLimits
-from pageloom.engine.runner_settings import RunnerSettings, check_settings
+from pageloom.engine.runner_settings import RunnerSettings, check_settings, runner_limits
 from pageloom.errors import CapacityExceeded, InvalidArgument
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.layer_ops import Decoder
@@ -40,17 +40,12 @@ def choose_limits(decoder: Decoder, settings: RunnerSettings) -> RunnerLimits:
             f"one KV block takes {block_bytes} bytes over {decoder.num_layers} layers; the budget is {budget}",
             param="kv_memory",
         )
-    context_length = min(settings.context_length or decoder.context_length, decoder.context_length)
-    max_tokens = settings.max_tokens or DEFAULT_MAX_TOKENS
-    return RunnerLimits(
-        max_tokens=max_tokens,
-        max_sequences=min(settings.max_sequences or DEFAULT_MAX_SEQUENCES, max_tokens),
+    return runner_limits(
+        settings,
+        decoder,
         num_blocks=num_blocks,
-        block_size=settings.block_size,
-        max_blocks_per_sequence=min(num_blocks, -(-context_length // settings.block_size)),
-        max_candidates=min(settings.max_candidates, decoder.vocab_size),
-        max_adjustments=settings.max_adjustments,
-        vocab_size=decoder.vocab_size,
+        default_max_tokens=DEFAULT_MAX_TOKENS,
+        default_max_sequences=DEFAULT_MAX_SEQUENCES,
     )
 
 
