@@ -8,7 +8,7 @@ import { BatchView } from './batch/batch_view.js';
 import { ChatView } from './chat/chat_view.js';
 import { button, byId, element } from './dom.js';
 import { MemoryView } from './memory/memory_view.js';
-import { ModelView } from './model_view.js';
+import { ModelView } from './model/model_view.js';
 import { OperatorsView } from './operators/operators_view.js';
 import { StatusBar } from './status_bar.js';
 import { setUpTabs } from './tabs.js';

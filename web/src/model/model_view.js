@@ -1,15 +1,15 @@
 /**
  * The model view: which model, how far its load is, and in plain words what went wrong.
- * @import {LoadOptions} from './engine.js'
- * @import {LoadProgress} from './protocol.js'
+ * @import {LoadOptions} from '../engine.js'
+ * @import {LoadProgress} from '../protocol.js'
  */
 
-import { acceptDrop, button, element, field } from './dom.js';
-import { Pageloom } from './engine.js';
-import { errorObject } from './errors.js';
-import { requireGguf } from './gguf_file.js';
-import { storedModels } from './models.js';
-import { bytesInWords, errorInWords } from './words.js';
+import { acceptDrop, button, element, field } from '../dom.js';
+import { Pageloom } from '../engine.js';
+import { errorObject } from '../errors.js';
+import { requireGguf } from '../gguf_file.js';
+import { storedModels } from '../models.js';
+import { bytesInWords, errorInWords } from '../words.js';
 
 /** @type {[LoadProgress['stage'], string, 'bytes' | 'count'][]} */
 const STAGES = [
