@@ -1,0 +1,114 @@
+"""One loaded model behind messages: jobs in and replies out as JSON text, over whatever carries them.
+
+The shapes are those of `web/src/protocol.js`: the tab's worker speaks so, and `pageloom serve` to the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from pageloom.engine.engine import RequestHandle
+from pageloom.engine.events import TokenEvent, TokenLogprob
+from pageloom.errors import PageloomError
+from pageloom.jobs import parse_job, result_row, token_logprob
+from pageloom.language_model import LanguageModel
+
+Post = Callable[[str], None]
+
+
+class Session:
+    """One loaded model, spoken to by one client."""
+
+    def __init__(self, model: LanguageModel, post: Post) -> None:
+        self._model = model
+        self._post_text = post
+        self._outbox: list[dict[str, object]] = []
+        self._following: set[asyncio.Task[None]] = set()
+
+    def describe(self) -> str:
+        """What the page shows of the model and the adapter."""
+        told = self._model.explain()["adapter"]
+        adapter = {
+            "vendor": told["vendor"],
+            "architecture": told["architecture"],
+            "description": told["description"],
+            "adapter_class": told["class"],
+            "f16": told["f16"] == "native",
+        }
+        warnings = list(self._model.warnings)
+        return json.dumps({"context_length": self._model.context_length, "warnings": warnings, "adapter": adapter})
+
+    def generate(self, calls: str) -> None:
+        """Queue jobs, `[{"id", "fields"}]`, before the engine takes its next step. Each is answered under its id."""
+        for call in json.loads(calls):
+            task = asyncio.ensure_future(self._answer(call["id"], self._started(call["id"], call["fields"])))
+            self._following.add(task)
+            task.add_done_callback(self._following.discard)
+
+    def abort(self, call_id: int) -> None:
+        """Stop a job, wherever it is; nothing happens where it has ended."""
+        self._model.engine.abort(str(call_id))
+
+    def stats(self) -> str:
+        stats = self._model.stats()
+        return json.dumps({**asdict(stats), "tokens_per_second": stats.tokens_per_second})
+
+    def snapshot(self) -> str:
+        return json.dumps(self._model.snapshot(), default=_fields)
+
+    def _started(self, call_id: int, fields: object) -> RequestHandle | PageloomError:
+        try:
+            return self._model.start(parse_job(0, fields), request_id=str(call_id))
+        except PageloomError as error:
+            return error
+
+    async def _answer(self, call_id: int, started: RequestHandle | PageloomError) -> None:
+        try:
+            if isinstance(started, PageloomError):
+                raise started
+            async for event in started:
+                if isinstance(event, TokenEvent):
+                    self._post({"id": call_id, "event": self._delta(event)})
+            row = result_row(0, await started.result(), self._model.tokenizer.token_bytes)
+            del row["index"]
+            self._post({"id": call_id, "result": row})
+        except Exception as error:
+            self._post({"id": call_id, "error": error_object(error)})
+
+    def _delta(self, event: TokenEvent) -> dict[str, object]:
+        delta: dict[str, object] = {"token_id": event.token_id, "text": event.text_delta}
+        if event.logprob is not None:
+            token_bytes = self._model.tokenizer.token_bytes
+            delta["logprob"] = {
+                **token_logprob(TokenLogprob(event.token_id, event.logprob), token_bytes),
+                "top_logprobs": [token_logprob(other, token_bytes) for other in event.top_logprobs],
+            }
+        return delta
+
+    def _post(self, reply: dict[str, object]) -> None:
+        """Queue a reply: those of one turn of the loop, a token of every sequence, leave as one message."""
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outbox.append(reply)
+
+    def _flush(self) -> None:
+        replies, self._outbox = self._outbox, []
+        self._post_text(json.dumps(replies))
+
+
+def _fields(view: Any) -> dict[str, object]:
+    """A dataclass with slots as JSON, one level at a time: `asdict` copies whole pools of blocks, and far slower."""
+    return {name: getattr(view, name) for name in view.__slots__}
+
+
+def error_object(error: Exception) -> dict[str, str | None]:
+    """OpenAI's error object. An error that the project did not raise on purpose is a bug, and tells where it is."""
+    if not isinstance(error, PageloomError):
+        where = "".join(traceback.format_exception(error)[-3:])
+        error = PageloomError(f"the engine failed: {where}")
+    return error.to_openai()["error"]
