@@ -112,7 +112,7 @@ def test_a_page_without_cases_says_so(page: Page) -> None:
 
 
 def test_the_view_is_reached_and_run_from_the_keyboard(page: Page) -> None:
-    page.get_by_role("tab", name="Memory").click()
+    page.get_by_role("tab", name="See inside").click()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", name="Operators")).to_be_focused()
     view = page.get_by_role("tabpanel", name="Operators")

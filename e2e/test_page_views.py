@@ -1,4 +1,4 @@
-"""The page as a user sees it, with the built-in model: batch, chat and memory views."""
+"""The page as a user sees it, with the built-in model: the views that need a model."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def downloaded(page: Page, button: str) -> str:
 
 
 def test_a_load_tells_each_stage_and_whose_adapter_it_is(page: Page) -> None:
-    model = show(page, "Model")
+    model = show(page, "Models")
     for stage in ("Start Python", "Fetch the model", "Weights to the GPU", "Compile programs"):
         expect(model.get_by_role("listitem").filter(has_text=stage)).to_have_class("complete")
     expect(model.get_by_text("98.4 MB of 98.4 MB").first).to_be_visible()
@@ -93,7 +93,7 @@ def test_a_row_that_cannot_fit_fails_alone_with_the_numbers(page: Page) -> None:
 
 
 def test_a_file_that_is_no_model_leaves_the_loaded_one(page: Page) -> None:
-    model = show(page, "Model")
+    model = show(page, "Models")
     model.get_by_label("GGUF file").set_input_files(
         {"name": "notes.gguf", "mimeType": "application/octet-stream", "buffer": b"Dear diary"}
     )
@@ -133,7 +133,7 @@ def test_two_chats_answer_at_the_same_time_and_stop_each_for_itself(page: Page) 
 def test_the_memory_view_tells_which_pages_are_owned_and_shared(page: Page) -> None:
     beginning = "The quick brown fox jumps over the lazy dog and then it rests for a while. " * 3
     run_batch(page, f"{beginning}{{end}}", "Why?\nHow?\nWhen?", max_tokens=200)
-    memory = show(page, "Memory")
+    memory = show(page, "See inside")
     picture = memory.get_by_role("img")
     expect(picture).to_have_attribute(
         "aria-label",
@@ -144,7 +144,7 @@ def test_the_memory_view_tells_which_pages_are_owned_and_shared(page: Page) -> N
     expect(requests.locator("th")).to_have_text([" Row 1", " Row 2", " Row 3"])
     expect(requests.first.locator("td").last).not_to_have_text("0")
     show(page, "Batch").get_by_role("button", name="Stop all").click()
-    show(page, "Memory")
+    show(page, "See inside")
     expect(memory.get_by_text("No request is live.")).to_be_visible()
     expect(picture).to_have_attribute("aria-label", re.compile("0 owned by one request, 0 shared by several"))
 
@@ -163,7 +163,7 @@ def test_the_page_answers_at_once_while_the_worker_computes(page: Page) -> None:
 
 def test_home_and_end_go_to_the_first_and_the_last_view(page: Page) -> None:
     show(page, "Chat")
-    for key, view in (("Home", "Model"), ("End", "Operators")):
+    for key, view in (("Home", "Models"), ("End", "Operators")):
         page.get_by_role("tab", selected=True).press(key)
         expect(page.get_by_role("tab", name=view)).to_be_focused()
         expect(page.get_by_role("tabpanel", name=view)).to_be_visible()
@@ -172,7 +172,7 @@ def test_home_and_end_go_to_the_first_and_the_last_view(page: Page) -> None:
 @pytest.mark.parametrize("width", [360, 1280])
 def test_no_view_is_wider_than_the_window(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
-    for view in ("Model", "Batch", "Chat", "Memory"):
+    for view in ("Models", "Batch", "Chat", "See inside"):
         show(page, view)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 

@@ -7,8 +7,8 @@
 import { BatchView } from './batch/batch_view.js';
 import { ChatView } from './chat/chat_view.js';
 import { button, byId, element } from './dom.js';
-import { MemoryView } from './memory/memory_view.js';
-import { ModelView } from './model/model_view.js';
+import { InsideView } from './inside/inside_view.js';
+import { ModelsView } from './models/models_view.js';
 import { OperatorsView } from './operators/operators_view.js';
 import { StatusBar } from './status_bar.js';
 import { setUpTabs } from './tabs.js';
@@ -20,11 +20,11 @@ let engine = null;
 const statusBar = new StatusBar(byId('status'));
 const batch = new BatchView(byId('view-batch'));
 const chat = new ChatView(byId('view-chat'));
-const memory = new MemoryView(byId('view-memory'));
-const model = new ModelView(byId('view-model'), () => use(null), use);
+const inside = new InsideView(byId('view-inside'));
+const models = new ModelsView(byId('view-models'), () => use(null), use);
 const operators = new OperatorsView(byId('view-operators'));
-const tabs = setUpTabs(['model', 'batch', 'chat', 'memory', 'operators'], (name) => {
-  memory.setVisible(name === 'memory');
+const tabs = setUpTabs(['models', 'batch', 'chat', 'inside', 'operators'], (name) => {
+  inside.setVisible(name === 'inside');
   if (name === 'operators') operators.open();
 });
 
@@ -33,7 +33,7 @@ function use(next) {
   engine?.close();
   engine = next;
   byId('banner').hidden = true;
-  for (const view of [batch, chat, memory]) view.use(next);
+  for (const view of [batch, chat, inside]) view.use(next);
   if (!next) return statusBar.clear();
   statusBar.follow(next);
   next.lost.then((error) => next === engine && showEnded(next, error));
@@ -52,8 +52,8 @@ function showEnded(ended, { error }) {
     element('strong', {}, title),
     element('span', {}, advice),
     button(stored ? 'Load the model again' : 'Choose a model', () => {
-      tabs.show('model');
-      if (stored) model.load({ model: { stored } });
+      tabs.show('models');
+      if (stored) models.load({ model: { stored } });
     }),
   );
   banner.hidden = false;
@@ -62,5 +62,5 @@ function showEnded(ended, { error }) {
 // A file that misses the places for files would otherwise be opened by the browser, in place of the page.
 for (const type of ['dragover', 'drop']) window.addEventListener(type, (event) => event.preventDefault());
 
-tabs.show('model');
-if (new URLSearchParams(location.search).get('model') === 'built-in') model.load({ model: 'built-in' });
+tabs.show('models');
+if (new URLSearchParams(location.search).get('model') === 'built-in') models.load({ model: 'built-in' });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { hueOf, pageKind, poolInWords } from '../src/memory/pages.js';
+import { hueOf, pageKind, poolInWords } from '../src/inside/pages.js';
 
 /** @param {string[]} owners */
 const block = (owners, cached = false) => ({ owners, references: owners.length, cached });

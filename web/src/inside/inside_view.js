@@ -17,7 +17,7 @@ const LEGEND = [
   ['free', 'empty: free'],
 ];
 
-export class MemoryView {
+export class InsideView {
   /** @type {Pageloom | null} */
   #engine = null;
   #timer = 0;

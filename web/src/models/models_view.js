@@ -21,7 +21,7 @@ const STAGES = [
   ['store', 'Keep a copy in this browser', 'bytes'],
 ];
 
-export class ModelView {
+export class ModelsView {
   #root;
   #onLoaded;
   #beforeLoad;
