@@ -206,7 +206,7 @@ async def test_weights_that_are_not_finite_are_refused(tiny_path: Path, tmp_path
 async def test_explain_says_what_runs_and_why_nothing_faster(tiny: LanguageModel) -> None:
     told = tiny.explain()
     assert told["kernels"]["level"] == LEVELS[-1]
-    assert told["kv_cache"] == {"num_blocks": 128, "block_size": 16, "dtype": "f16"}
+    assert told["kv_cache"] == {"num_blocks": 128, "block_size": 16, "dtype": "f16", "bytes": 2**19}
     assert LEVELS[-1] in tiny.device_name
     assert all(told["kernels"][key] for key in told["kernels"] if key.startswith("not "))
 

@@ -171,7 +171,7 @@ class EngineCore:
             block_size=self.limits.block_size,
             max_running=self.limits.max_sequences,
             blocks=tuple(
-                BlockView(tuple(ids), scheduler.pool.references(block), block in scheduler.cache)
+                BlockView(tuple(ids), scheduler.pool.references(block), scheduler.cache.serial_of(block))
                 for block, ids in enumerate(owners)
             ),
             reuse_order=scheduler.pool.reuse_order(),
@@ -179,6 +179,7 @@ class EngineCore:
             waiting=tuple(map(_view, scheduler.waiting)),
             num_in_flight=len(self._in_flight),
             steps=tuple(self._meter.timeline),
+            ended=tuple(self._meter.ended),
         )
 
     def stats(self) -> EngineStats:
@@ -260,6 +261,7 @@ class EngineCore:
             del self._live[request.id]
             self._scheduler.remove(request)
             request.finish(event)
+            self._meter.ended.append(request.record())
 
 
 def _view(request: Request) -> RequestView:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from pageloom.engine.snapshot import EngineStats, StepRecord
+from pageloom.engine.snapshot import EngineStats, RequestRecord, StepRecord
 from pageloom.engine.step import StepPlan
 from pageloom.kv.block_pool import BlockPool
+
+ENDED_LENGTH = 64
 
 
 class Meter:
     def __init__(self, timeline_length: int) -> None:
         self.timeline: deque[StepRecord] = deque(maxlen=timeline_length)
+        self.ended: deque[RequestRecord] = deque(maxlen=ENDED_LENGTH)
         self._steps = 0
         self._prefill_tokens = 0
         self._decode_tokens = 0
@@ -55,6 +58,7 @@ class Meter:
             output_tokens=self._output_tokens,
             cached_tokens=cached_tokens,
             preemptions=preemptions,
+            evictions=pool.num_evicted,
             num_blocks=pool.num_blocks,
             used_blocks=pool.num_used,
             shared_blocks=pool.num_shared,

@@ -22,6 +22,7 @@ from pageloom.engine.events import (
 from pageloom.engine.output_text import OutputText
 from pageloom.engine.sampler import TokenAdjustment, logit_adjustments, sample
 from pageloom.engine.sampling_params import SamplingParams
+from pageloom.engine.snapshot import RequestRecord
 from pageloom.errors import PageloomError
 from pageloom.kv.block_table import BlockTable
 
@@ -145,7 +146,6 @@ class Request:
     def completion(self) -> Completion:
         """The result of a finished request."""
         assert self._finish is not None, "completion() is for finished requests"
-        first = self._first_token_at
         return Completion(
             request_id=self.id,
             prompt_ids=tuple(self.token_ids[: self.prompt_length]),
@@ -156,10 +156,29 @@ class Request:
             usage=self._finish.usage,
             logprobs=tuple(self._logprobs),
             top_logprobs=tuple(self._top_logprobs),
-            timings=Timings(
-                first_token=None if first is None else first - self._submitted_at,
-                finished=self._finished_at - self._submitted_at,
-            ),
+            timings=self._timings,
+        )
+
+    def record(self) -> RequestRecord:
+        """What the timeline keeps of a finished request."""
+        assert self._finish is not None, "record() is for finished requests"
+        usage, timings = self._finish.usage, self._timings
+        return RequestRecord(
+            id=self.id,
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            output_tokens=usage.completion_tokens,
+            finish_reason=self._finish.reason,
+            first_token=timings.first_token,
+            finished=timings.finished,
+        )
+
+    @property
+    def _timings(self) -> Timings:
+        first = self._first_token_at
+        return Timings(
+            first_token=None if first is None else first - self._submitted_at,
+            finished=self._finished_at - self._submitted_at,
         )
 
     def _advance_text(self, token_id: int) -> tuple[str, FinishReason | None, int | str | None]:

@@ -12,7 +12,12 @@ class BlockView:
 
     owners: tuple[str, ...]
     references: int
-    cached: bool
+    serial: int | None
+    """Which content is cached in it, if any: another serial is other content, and none comes twice."""
+
+    @property
+    def cached(self) -> bool:
+        return self.serial is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,22 @@ class StepRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One request that has ended. Times are in seconds since its submission; `first_token` is None where none came."""
+
+    id: str
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    finish_reason: str
+    first_token: float | None
+    finished: float
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSnapshot:
-    """The engine between two steps. `reuse_order` has the blocks without owners, next one first."""
+    """The engine between two steps. `reuse_order` has the blocks without owners, next one first; `ended` the requests
+    that ended last, in that order."""
 
     block_size: int
     max_running: int
@@ -55,6 +74,7 @@ class EngineSnapshot:
     waiting: tuple[RequestView, ...]
     num_in_flight: int
     steps: tuple[StepRecord, ...]
+    ended: tuple[RequestRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +91,8 @@ class EngineStats:
     cached_tokens: int
     """Prompt tokens that were taken from the prefix cache instead of being computed."""
     preemptions: int
+    evictions: int
+    """Cached blocks whose content was given up for other content."""
     num_blocks: int
     used_blocks: int
     shared_blocks: int

@@ -31,6 +31,8 @@ class BlockPool:
         self._free = deque(range(num_blocks))
         self._evictable: dict[int, None] = {}
         self._num_shared = 0
+        self.num_evicted = 0
+        """Cached blocks whose content was given up for other content, since the pool was made."""
 
     @property
     def num_available(self) -> int:
@@ -105,4 +107,5 @@ class BlockPool:
         block = next(iter(self._evictable))
         del self._evictable[block]
         self._cache.forget(block)
+        self.num_evicted += 1
         return block

@@ -57,6 +57,12 @@ class PrefixCache:
     def __len__(self) -> int:
         return len(self._keys)
 
+    def serial_of(self, block_id: int) -> int | None:
+        """Which link the block holds: a serial stands for one content and is never given again. None where there is
+        none."""
+        key = self._keys.get(block_id)
+        return None if key is None else self._links[key].serial
+
     def key(self, parent: Root | int, token_ids: Sequence[int], index: int) -> BlockKey | None:
         """The key of block `index` of a sequence; None where its tokens do not fill the block."""
         start = index * self.block_size

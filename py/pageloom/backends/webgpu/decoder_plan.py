@@ -99,6 +99,10 @@ class DecoderPlan:
         self._rope_tables = self._allocate_rope_tables()
 
     @property
+    def weights(self) -> DecoderWeights:
+        return self._weights
+
+    @property
     def cache(self) -> PagedKvCache:
         return self._cache
 

@@ -22,6 +22,13 @@ class DecoderWeights:
     matrices: dict[tuple[str, ...], DeviceWeight]
     vectors: dict[tuple[str | None, ...], Buffer]
 
+    @property
+    def num_bytes(self) -> int:
+        """Device memory that they take."""
+        return sum(weight.layout.bytes for weight in self.matrices.values()) + sum(
+            buffer.size for buffer in self.vectors.values()
+        )
+
     def destroy(self) -> None:
         for weight in self.matrices.values():
             weight.destroy()

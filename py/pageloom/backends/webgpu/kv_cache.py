@@ -24,6 +24,10 @@ class PagedKvCache:
     num_blocks: int
     block_size: int
 
+    @property
+    def num_bytes(self) -> int:
+        return sum(buffer.size for buffer in (*self.keys, *self.values))
+
     def destroy(self) -> None:
         for buffer in (*self.keys, *self.values):
             buffer.destroy()

@@ -142,7 +142,13 @@ class WebGpuRunner:
                 "home": info.home,
                 "f16": "native" if info.has_f16 else "packed in 32-bit words: the adapter lacks shader-f16",
             },
-            "kv_cache": {"num_blocks": limits.num_blocks, "block_size": limits.block_size, "dtype": "f16"},
+            "kv_cache": {
+                "num_blocks": limits.num_blocks,
+                "block_size": limits.block_size,
+                "dtype": "f16",
+                "bytes": self._plan.cache.num_bytes,
+            },
+            "weights": {"bytes": self._plan.weights.num_bytes},
             "steps": {
                 "one decode": self._plan.explain(BodyBucket(1, longest, decodes_only=True)),
                 f"{limits.max_tokens} tokens": self._plan.explain(

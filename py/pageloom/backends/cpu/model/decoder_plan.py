@@ -53,6 +53,10 @@ class PagedKvCache:
     keys: tuple[Array, ...]
     values: tuple[Array, ...]
 
+    @property
+    def num_bytes(self) -> int:
+        return sum(array.nbytes for array in (*self.keys, *self.values))
+
 
 def allocate_kv_cache(decoder: Decoder, limits: RunnerLimits) -> PagedKvCache:
     """Zeros, which take memory once they are written. Raises `OutOfMemory`."""

@@ -63,7 +63,12 @@ class CpuRunner:
         limits, facts = self._limits, self._facts
         return {
             "cpu": facts.to_fields(),
-            "kv_cache": {"num_blocks": limits.num_blocks, "block_size": limits.block_size, "dtype": "f16"},
+            "kv_cache": {
+                "num_blocks": limits.num_blocks,
+                "block_size": limits.block_size,
+                "dtype": "f16",
+                "bytes": self._plan.cache.num_bytes,
+            },
             "weights": {"bytes": self._plan.weights.num_bytes, "form": "as in the file, never whole as floats"},
             "kernels": {
                 "level": self._plan.level,
