@@ -17,7 +17,8 @@ from pageloom.engine.batch import Runner
 from pageloom.engine.core import EngineConfig
 from pageloom.engine.engine import Engine, RequestHandle
 from pageloom.engine.events import Completion, Event
-from pageloom.engine.runner_settings import RunnerSettings
+from pageloom.engine.recovery import Recovery, RecoveryEvent
+from pageloom.engine.runner_settings import RunnerSettings, settings_of
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.errors import InvalidArgument, PageloomError
@@ -32,6 +33,7 @@ from pageloom.model.text_stream import TextStream
 from pageloom.progress import OnProgress, Progress, ignore_progress
 
 OnEvent = Callable[[int, Event], None]
+OnRecovery = Callable[[RecoveryEvent], None]
 OnRow = Callable[[dict[str, object]], None]
 BACKENDS = ("webgpu", "cpu")
 
@@ -53,8 +55,7 @@ class LanguageModel:
         description: ModelDescription,
         tokenizer: GgufTokenizer,
         template: ChatTemplate,
-        runner: ModelRunner,
-        engine: Engine,
+        engine: Engine[ModelRunner],
         warnings: tuple[str, ...] = (),
     ) -> None:
         self.description = description
@@ -63,7 +64,10 @@ class LanguageModel:
         self.warnings = warnings
         """What a user should be told about the file."""
         self.engine = engine
-        self.runner = runner
+
+    @property
+    def runner(self) -> ModelRunner:
+        return self.engine.runner
 
     @property
     def name(self) -> str:
@@ -224,9 +228,13 @@ async def load(
     settings: RunnerSettings | None = None,
     engine: EngineConfig | None = None,
     on_progress: OnProgress = ignore_progress,
+    on_recovery: OnRecovery | None = None,
     home: Home | None = None,
 ) -> LanguageModel:
     """Load a GGUF model: a path or URL; in the tab also a File or Blob.
+
+    `on_recovery` hears of a lost device, which is then replaced: the weights are read again from `model`, and requests
+    go on. Without it a lost device ends them.
 
     `backend` is `webgpu`, or `cpu` outside the tab. Raises `BadModelFile` or `NotSupported` for the file,
     `NotSupported` where there is no WebGPU or where the compiled kernels for CPUs are not installed, and
@@ -240,10 +248,21 @@ async def load(
     source = await home.open_source(model)
     try:
         description = await load_model_description(source)
-        runner = await _load_runner(backend, home, source, description, settings or RunnerSettings(), on_progress)
+        settings = settings or RunnerSettings()
+        runner = await _load_runner(backend, home, source, description, settings, on_progress)
     finally:
         if source is not model:
             source.close()
+
+    async def load_again() -> ModelRunner:
+        source = await home.open_source(model)
+        try:
+            same = settings_of(runner.limits, settings)
+            return await _load_runner(backend, home, source, description, same, ignore_progress)
+        finally:
+            if source is not model:
+                source.close()
+
     try:
         tokenizer = build_tokenizer(description.gguf, home.tokenizer_core)
         if tokenizer.vocab_size > description.decoder.vocab_size:
@@ -258,9 +277,10 @@ async def load(
             stop_ids=tokenizer.stop_ids,
             detokenizer=lambda: _Detokenizer(tokenizer),
             config=engine,
+            recovery=None if on_recovery is None else Recovery(load_again, on_recovery),
         )
     except BaseException:
         runner.close()
         raise
     warnings = (*description.warnings, *template_warnings)
-    return LanguageModel(description, tokenizer, template, runner, running, warnings)
+    return LanguageModel(description, tokenizer, template, running, warnings)

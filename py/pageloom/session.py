@@ -14,7 +14,8 @@ from typing import Any
 
 from pageloom.engine.engine import RequestHandle
 from pageloom.engine.events import TokenEvent, TokenLogprob
-from pageloom.errors import PageloomError
+from pageloom.engine.recovery import RecoveryEvent
+from pageloom.errors import DeviceLost, PageloomError
 from pageloom.jobs import parse_job, result_row, token_logprob
 from pageloom.language_model import LanguageModel
 
@@ -29,19 +30,14 @@ class Session:
         self._post_text = post
         self._outbox: list[dict[str, object]] = []
         self._following: set[asyncio.Task[None]] = set()
+        self._watching: int | None = None
 
     def describe(self) -> str:
         """What the page shows of the model and the adapter."""
-        told = self._model.explain()["adapter"]
-        adapter = {
-            "vendor": told["vendor"],
-            "architecture": told["architecture"],
-            "description": told["description"],
-            "adapter_class": told["class"],
-            "f16": told["f16"] == "native",
-        }
         warnings = list(self._model.warnings)
-        return json.dumps({"context_length": self._model.context_length, "warnings": warnings, "adapter": adapter})
+        return json.dumps(
+            {"context_length": self._model.context_length, "warnings": warnings, "adapter": self._adapter()}
+        )
 
     def generate(self, calls: str) -> None:
         """Queue jobs, `[{"id", "fields"}]`, before the engine takes its next step. Each is answered under its id."""
@@ -54,12 +50,38 @@ class Session:
         """Stop a job, wherever it is; nothing happens where it has ended."""
         self._model.engine.abort(str(call_id))
 
+    def watch(self, call_id: int) -> None:
+        """Tell under this id of each device that is lost and replaced, and as its result that one was not."""
+        self._watching = call_id
+
+    def tell(self, event: RecoveryEvent) -> None:
+        """Pass on what the engine says of its device."""
+        if event.error is not None:
+            self._post({"id": self._watching, "result": error_object(event.error)})
+            return
+        told = {"state": event.state, "requests": event.requests, "seconds": event.seconds, "adapter": self._adapter()}
+        self._post({"id": self._watching, "event": told})
+
+    def device_lost(self, reason: str) -> None:
+        """Have a lost device replaced at once, though nothing runs."""
+        self._model.engine.lose(DeviceLost(f"the WebGPU device is gone: {reason}"))
+
     def stats(self) -> str:
         stats = self._model.stats()
         return json.dumps({**asdict(stats), "tokens_per_second": stats.tokens_per_second})
 
     def snapshot(self) -> str:
         return json.dumps(self._model.snapshot(), default=_fields)
+
+    def _adapter(self) -> dict[str, object]:
+        told = self._model.explain()["adapter"]
+        return {
+            "vendor": told["vendor"],
+            "architecture": told["architecture"],
+            "description": told["description"],
+            "adapter_class": told["class"],
+            "f16": told["f16"] == "native",
+        }
 
     def _started(self, call_id: int, fields: object) -> RequestHandle | PageloomError:
         try:

@@ -4,6 +4,9 @@ A step is a transaction. The scheduler plans it and reserves its blocks, the Run
 commits it: computed tokens become shareable, sampled tokens reach their callers. When the Runner refuses or fails, the
 requests of that step end with the error, their blocks go back, and the next step is planned as if they had never been.
 
+A lost device takes every block and every step under way with it. Requests then go on from the tokens that they have
+once `resume` brings another Runner, if there is to be one; else they end.
+
 Up to `pipeline_depth` steps are under way at once. The next step is submitted before the result of the last is known
 where no row of it needs the host; its tokens are fed on the device. What ran past a stop is discarded: it was written
 behind the committed tokens of private blocks, and whoever gets such a block later writes it in a later step.
@@ -71,8 +74,13 @@ class EngineCore:
         stop_ids: frozenset[int],
         detokenizer: Callable[[], Detokenizer],
         config: EngineConfig,
+        recovers: bool = False,
     ) -> None:
+        """With `recovers` a lost device ends no request: `lost` says so, and `resume` has to follow."""
         self.limits = runner.limits
+        self.lost: DeviceLost | None = None
+        """Why the device is gone, while nothing has taken its place."""
+        self._recovers = recovers
         self._runner = runner
         self._context_length = context_length
         self._stop_ids = stop_ids
@@ -138,9 +146,29 @@ class EngineCore:
         self._end(request, FinishEvent("abort", request.usage))
         return True
 
+    def lose(self, error: DeviceLost) -> None:
+        """Take down that the device is gone: nothing under way comes back. `step` comes after `resume`."""
+        if not self._recovers:
+            self.fail(error)
+            return
+        self.lost = error
+        self._in_flight.clear()
+        self._scheduler.forget_blocks()
+
+    def resume(self, runner: Runner) -> None:
+        """Go on after `lose` on a Runner with the same limits."""
+        self._runner = runner
+        self.lost = None
+
+    @property
+    def num_live(self) -> int:
+        """Requests that have not ended."""
+        return len(self._live)
+
     def fail(self, error: PageloomError) -> None:
         """End every request with `error`, and refuse new ones with it. Steps under way are still to be awaited."""
         self._failure = error
+        self.lost = None
         for request in list(self._live.values()):
             self._end(request, FinishEvent("error", request.usage, error=error))
 
@@ -246,12 +274,12 @@ class EngineCore:
             self._end(request, end)
 
     def _roll_back(self, plan: StepPlan, error: Exception) -> None:
-        """End the requests of a failed step, or all of them where the device is lost."""
+        """End the requests of a failed step; a lost device concerns all of them."""
         if not isinstance(error, PageloomError):
             cause, error = error, DeviceError(f"the step failed: {type(error).__name__}: {error}")
             error.__cause__ = cause
         if isinstance(error, DeviceLost):
-            self.fail(error)
+            self.lose(error)
             return
         for chunk in plan.chunks:
             self._end(chunk.request, FinishEvent("error", chunk.request.usage, error=error))

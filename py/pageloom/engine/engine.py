@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Generic
 
-from pageloom.engine.batch import Runner
 from pageloom.engine.core import EngineConfig, EngineCore
 from pageloom.engine.events import Completion, Event, FinishEvent
 from pageloom.engine.output_text import Detokenizer
+from pageloom.engine.recovery import R, Recovery, RecoveryEvent, replacement
 from pageloom.engine.request import Request
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
-from pageloom.errors import InvalidArgument, PageloomError
+from pageloom.errors import DeviceLost, InvalidArgument, PageloomError
 
 _GREEDY = SamplingParams()
 
@@ -58,21 +60,22 @@ class RequestHandle:
             self._finished.set()
 
 
-class Engine:
+class Engine(Generic[R]):
     """Runs requests on one Runner, all at once. Belongs to one event loop; a step runs only while requests are live."""
 
     def __init__(
         self,
-        runner: Runner,
+        runner: R,
         *,
         context_length: int,
         stop_ids: frozenset[int],
         detokenizer: Callable[[], Detokenizer],
         config: EngineConfig | None = None,
+        recovery: Recovery[R] | None = None,
     ) -> None:
         """`stop_ids` are the model's own; `detokenizer` makes a new decoder for each request.
 
-        The engine owns the runner: `close` closes it.
+        The engine owns the runner: `close` closes it. With `recovery` a lost device is replaced, and requests go on.
         """
         self._core = EngineCore(
             runner,
@@ -80,8 +83,12 @@ class Engine:
             stop_ids=stop_ids,
             detokenizer=detokenizer,
             config=config or EngineConfig(),
+            recovers=recovery is not None,
         )
-        self._runner = runner
+        self.runner = runner
+        """What runs the steps; another one after each recovery."""
+        self._recovery = recovery
+        self._recovered_at = float("-inf")
         self._loop_task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -112,6 +119,17 @@ class Engine:
             self._loop_task = loop.create_task(self._run())
         return handle
 
+    def lose(self, error: DeviceLost) -> None:
+        """Say, on the event loop, that the device is gone: it is replaced though nothing runs.
+
+        Nothing happens where requests run: their step finds out by itself.
+        """
+        if self._closed or self._core.has_work or self._core.lost is not None:
+            return
+        self._core.lose(error)
+        if self._loop_task is None or self._loop_task.done():
+            self._loop_task = asyncio.get_running_loop().create_task(self._run())
+
     def abort(self, request_id: str) -> bool:
         """End a request now, whatever its state; False where it has ended already or never was."""
         return self._core.abort(request_id)
@@ -130,7 +148,7 @@ class Engine:
         self._core.close()
         if self._loop_task is not None and not self._loop_task.done():
             await self._loop_task
-        self._runner.close()
+        self.runner.close()
 
     async def _run(self) -> None:
         try:
@@ -140,12 +158,31 @@ class Engine:
             raise
 
     async def _step_while_there_is_work(self) -> None:
-        while self._core.has_work:
+        while self._core.has_work or self._core.lost:
             try:
-                await self._core.step()
+                if self._core.lost is None:
+                    await self._core.step()
+                else:
+                    await self._replace_runner()
             except Exception as error:
                 failure = PageloomError(f"the engine failed: {error!r}")
                 failure.__cause__ = error
                 self._core.fail(failure)
             # A runner whose result is there at once never lets the loop go: callers get their turn between steps.
             await asyncio.sleep(0)
+
+    async def _replace_runner(self) -> None:
+        if self._recovery is None:
+            raise PageloomError("a device was lost that nothing replaces")
+        began = time.monotonic()
+        self._recovery.tell(RecoveryEvent("lost", self._core.num_live))
+        try:
+            self.runner = await replacement(self._recovery, self.runner, began - self._recovered_at)
+        except DeviceLost as error:
+            event = RecoveryEvent("gone", self._core.num_live, time.monotonic() - began, error)
+            self._core.fail(error)
+        else:
+            self._recovered_at = time.monotonic()
+            event = RecoveryEvent("recovered", self._core.num_live, self._recovered_at - began)
+            self._core.resume(self.runner)
+        self._recovery.tell(event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pageloom.engine.batch import RunnerLimits
@@ -67,4 +67,16 @@ def runner_limits(
         max_candidates=min(settings.max_candidates, decoder.vocab_size),
         max_adjustments=settings.max_adjustments,
         vocab_size=decoder.vocab_size,
+    )
+
+
+def settings_of(limits: RunnerLimits, settings: RunnerSettings) -> RunnerSettings:
+    """The settings by which a Runner gets just these limits; `settings` made the first one."""
+    return replace(
+        settings,
+        block_size=limits.block_size,
+        num_blocks=limits.num_blocks,
+        context_length=limits.max_blocks_per_sequence * limits.block_size,
+        max_tokens=limits.max_tokens,
+        max_sequences=limits.max_sequences,
     )

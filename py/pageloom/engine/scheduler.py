@@ -54,8 +54,7 @@ class Scheduler:
         """`token_budget` bounds the new tokens of a step; at most `limits.max_tokens`."""
         self.limits = limits
         self.token_budget = token_budget
-        self.cache = PrefixCache(limits.block_size)
-        self.pool = BlockPool(limits.num_blocks, self.cache)
+        self._empty_pool()
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self.num_preemptions = 0
@@ -74,6 +73,17 @@ class Scheduler:
                 queue.remove(request)
         self._release(request)
 
+    def forget_blocks(self) -> None:
+        """Begin with an empty pool, the blocks of the old one being lost: whoever ran waits to be computed again."""
+        self._empty_pool()
+        for request in self.running:
+            request.state = RequestState.PREEMPTED
+            self.add(request)
+        self.running.clear()
+        for request in self.waiting:
+            request.table = self.new_table(request.table.root)
+            request.num_submitted = request.num_pending = 0
+
     def plan(self, fed_by: Container[Request]) -> StepPlan | None:
         """The next step, its blocks reserved; None where nobody can run now.
 
@@ -89,6 +99,10 @@ class Scheduler:
                 draft.add(request)
         self._admit(draft)
         return StepPlan(tuple(draft.chunks)) if draft.chunks else None
+
+    def _empty_pool(self) -> None:
+        self.cache = PrefixCache(self.limits.block_size)
+        self.pool = BlockPool(self.limits.num_blocks, self.cache)
 
     def _is_ready(self, request: Request, fed_by: Container[Request]) -> bool:
         next_is_known = request.num_submitted < request.num_known

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from pageloom.engine.recovery import RecoveryEvent
 from pageloom.engine.runner_settings import RunnerSettings
 from pageloom.errors import InvalidArgument
 from pageloom.language_model import load
@@ -24,8 +25,17 @@ async def start(bridge: Any, source: Any, options: str, post: Post, on_progress:
     def tell(progress: Progress) -> None:
         on_progress(json.dumps(asdict(progress)))
 
+    session: Session | None = None
+
+    def on_recovery(event: RecoveryEvent) -> None:
+        if session is not None:
+            session.tell(event)
+
     try:
-        return Session(await load(source, settings=_settings(json.loads(options)), on_progress=tell), post)
+        settings = _settings(json.loads(options))
+        model = await load(source, settings=settings, on_progress=tell, on_recovery=on_recovery)
+        session = Session(model, post)
+        return session
     except Exception as error:
         return json.dumps(error_object(error))
 
