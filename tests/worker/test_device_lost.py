@@ -36,7 +36,7 @@ async def fragile(model_path: Path, tmp_path: Path) -> AsyncIterator[tuple[httpx
         return model
 
     disk = Disk(tmp_path / "state.sqlite3")
-    worker = Worker("tiny", await ModelThread.load(load, 4), disk, Access(), Limits())
+    worker = Worker("tiny", "webgpu", await ModelThread.load(load, 4), disk, Access(), Limits())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(worker.app), base_url="http://localhost") as client:
         yield client, devices[0]
     await worker.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -52,10 +53,12 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="on this tier or not at all; default: the fastest that can, on a CPU and CUDA also each other one",
     )
+    parser.add_argument("--fastest", action="store_true", help="on the fastest tier that can, and on no other")
     parser.add_argument("--baseline", action="store_true", help="with the least that any WebGPU adapter offers")
     parser.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
     parser.add_argument("--verbose", action="store_true", help="a line for each case, not only for those that failed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every case's report")
+    parser.add_argument("--lines", action="store_true", help="say each case's report as a line of JSON as it comes")
     cpu = parser.add_argument_group("with --backend cpu")
     cpu.add_argument("--level", metavar="NAME", help="on this instruction set; default: on each that there is")
     cpu.add_argument("--threads", type=int, metavar="N", help="of the pool; default: one for each core")
@@ -75,6 +78,9 @@ def run(options: argparse.Namespace) -> int:
 
     def on_report(report: CaseReport) -> None:
         reports.append(report)
+        if options.lines:
+            print(json.dumps({"report": report.to_fields(), "total": expected}, allow_nan=False), flush=True)
+            return
         if options.verbose or report.outcome == "failed":
             progress.clear()
             print("\n".join(report_lines(report)), flush=True)
@@ -102,7 +108,10 @@ def run(options: argparse.Namespace) -> int:
 
             adapter = check_natively(cases, options, on_report)
         progress.clear()
-        print_summary(sys.stdout, reports, adapter)
+        if options.lines:
+            print(json.dumps({"adapter": adapter, "counts": counts(reports)}, allow_nan=False))
+        else:
+            print_summary(sys.stdout, reports, adapter)
         write(_as_json(options.backend, adapter, reports))
     return 1 if counts(reports)["failed"] else 0
 

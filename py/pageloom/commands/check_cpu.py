@@ -22,6 +22,8 @@ def make_runners(options: argparse.Namespace) -> list[CpuCaseRunner]:
     """
     if options.tier == "reference" or (why_no_kernels() and options.level is None):
         return [CpuCaseRunner(CpuOperators(threads=options.threads), options.tier)]
+    if options.fastest:
+        return [CpuCaseRunner(CpuOperators(threads=options.threads, level=options.level), options.tier)]
     levels = [options.level] if options.level else cpu_facts().levels
     tiers: Sequence[str | None] = [options.tier] if options.tier else [None, *COMPILED_TIERS]
     runners = [

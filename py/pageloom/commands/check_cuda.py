@@ -26,7 +26,7 @@ def check_on_cuda(
     With more than one job, processes share the work: most of the time goes into compiling kernels, which processors do.
     Raises `NotSupported` where there is no GPU.
     """
-    tiers: Sequence[str | None] = [options.tier] if options.tier else [None, *TIERS]
+    tiers: Sequence[str | None] = [options.tier] if options.tier or options.fastest else [None, *TIERS]
     facts = CudaOperators().facts
     if options.jobs == 1:
         _start(tiers)

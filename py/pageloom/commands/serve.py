@@ -91,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
 
     service = Service(
         name=name,
+        backend=options.backend,
         load=load,
         state=options.state or usual_state(),
         port=options.port,

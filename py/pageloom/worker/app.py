@@ -17,6 +17,7 @@ from pageloom.worker.batches.disk import Disk
 from pageloom.worker.batches.routes import BatchRoutes
 from pageloom.worker.batches.runner import BatchRunner
 from pageloom.worker.config import Access, Limits
+from pageloom.worker.engine_routes import engine_routes
 from pageloom.worker.errors import ModelNotFound
 from pageloom.worker.guard import guards
 from pageloom.worker.metrics import CountResponses, Metrics
@@ -26,18 +27,23 @@ from pageloom.worker.operator_thread import OperatorThread
 from pageloom.worker.responses import JsonResponse, error_response, on_http_error, on_pageloom_error
 from pageloom.worker.text_routes import CLIENT_CLOSED_REQUEST, text_routes
 from pageloom.worker.text_service import TextService
+from pageloom.worker.tool_process import ToolProcesses
+from pageloom.worker.tool_routes import tool_routes
 
 
 class Worker:
     """Made and closed on the server's event loop; `app` is the ASGI application."""
 
-    def __init__(self, name: str, model: ModelThread, disk: Disk, access: Access, limits: Limits) -> None:
-        """`name` is what clients call the model. `model` and `disk` belong to the worker from now on."""
+    def __init__(self, name: str, backend: str, model: ModelThread, disk: Disk, access: Access, limits: Limits) -> None:
+        """`name` is what clients call the model, which runs on `backend`. `model` and `disk` belong to the worker from
+        now on."""
         self._name = name
+        self._backend = backend
         self._model = model
         self._disk = disk
         self._metrics = Metrics()
         self._operators = OperatorThread(limits.operator_queue)
+        self._tools = ToolProcesses()
         self._created = int(time.time())
         service = TextService(name, model, limits)
         # Half of a step's rows, so that a chat finds one beside any batch.
@@ -51,6 +57,8 @@ class Worker:
                 *text_routes(service),
                 *BatchRoutes(disk, self._runner, service).routes(),
                 *operator_routes(self._operators, limits),
+                *tool_routes(self._tools, limits),
+                *engine_routes(name, backend, model),
             ],
             middleware=[Middleware(CountResponses, metrics=self._metrics), *guards(access)],
             exception_handlers={
@@ -64,15 +72,18 @@ class Worker:
     async def stop(self) -> None:
         """Take nothing new and set batches aside; what clients wait for goes on."""
         self._model.refuse_new()
+        self._tools.stop()
         await self._runner.close()
 
     def abort(self) -> None:
         """End what clients wait for; each is told so."""
         self._model.abort_all()
+        self._tools.abort()
 
     async def close(self) -> None:
         """Abort everything and free everything. Batches go on with the next worker of this state."""
         await self._runner.close()
+        await self._tools.close()
         await self._operators.close()
         await self._model.close()
         await self._disk.close()
@@ -80,7 +91,7 @@ class Worker:
     async def _health(self, request: Request) -> Response:
         if self._model.lost is not None:
             return error_response(self._model.lost)
-        return JsonResponse({"status": "ok", "model": self._name})
+        return JsonResponse({"status": "ok", "model": self._name, "backend": self._backend})
 
     async def _scrape(self, request: Request) -> Response:
         return Response(await self._metrics.render(self._model), media_type=CONTENT_TYPE_LATEST)

@@ -9,7 +9,7 @@ from typing import cast
 
 from pageloom.engine.engine import RequestHandle
 from pageloom.engine.events import Event, FinishEvent
-from pageloom.engine.snapshot import EngineStats
+from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.errors import CapacityExceeded, DeviceLost
 from pageloom.jobs import Job
 from pageloom.language_model import LanguageModel
@@ -81,6 +81,9 @@ class EngineHost:
 
     async def stats(self) -> EngineStats:
         return self._model.stats()
+
+    async def snapshot(self) -> EngineSnapshot:
+        return self._model.snapshot()
 
     def _encode(self, jobs: Sequence[Job]) -> list[list[int]]:
         """The prompts' token ids; the jobs of one prompt, which follow each other, are encoded once.

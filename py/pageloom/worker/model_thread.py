@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
 
 from pageloom.engine.events import Event, FinishEvent
-from pageloom.engine.snapshot import EngineStats
+from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.errors import DeviceLost
 from pageloom.jobs import Job
 from pageloom.language_model import LanguageModel
@@ -93,6 +94,20 @@ class ModelThread:
         return self._model.runner.limits.max_sequences
 
     @property
+    def device_name(self) -> str:
+        """What computes, in words."""
+        return self._model.device_name
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should be told about the model's file."""
+        return self._model.warnings
+
+    def explain(self) -> dict[str, Any]:
+        """What runs each kind of operation, and why nothing faster does."""
+        return self._model.explain()
+
+    @property
     def lost(self) -> DeviceLost | None:
         """Why the device is gone, if it is."""
         return self._host.lost
@@ -116,6 +131,10 @@ class ModelThread:
     async def stats(self) -> EngineStats:
         """The engine's totals, and what is live."""
         return await self._thread.run(self._host.stats())
+
+    async def snapshot(self) -> EngineSnapshot:
+        """The pool and the requests between two steps."""
+        return await self._thread.run(self._host.snapshot())
 
     def refuse_new(self) -> None:
         """From now on `submit` raises `Stopping`; what runs goes on."""

@@ -28,9 +28,11 @@ _LAST_EVENT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What is served: `name` is the model's for clients, `state` the file of batches; port 0 takes a free one."""
+    """What is served: `name` is the model's for clients, `backend` what it runs on, `state` the file of batches; port 0
+    takes a free one."""
 
     name: str
+    backend: str
     load: Callable[[], Awaitable[LanguageModel]]
     state: Path
     port: int
@@ -52,7 +54,7 @@ async def serve(service: Service, on_ready: Callable[[str], None]) -> None:
         except BaseException:
             await disk.close()
             raise
-        worker = Worker(service.name, model, disk, service.access, service.limits)
+        worker = Worker(service.name, service.backend, model, disk, service.access, service.limits)
         try:
             host, port = listener.getsockname()
             server = _Server(worker, service.limits, lambda: on_ready(f"http://{host}:{port}"))

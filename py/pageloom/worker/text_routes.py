@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from typing import TypeVar
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from pageloom.worker.api.answers import Answer
 from pageloom.worker.bodies import read_json
-from pageloom.worker.model_thread import Generation
+from pageloom.worker.event_stream import EventStream
 from pageloom.worker.responses import JsonResponse
 from pageloom.worker.text_service import ENDPOINTS, TextService
 
@@ -44,20 +43,6 @@ async def _respond(service: TextService, endpoint: str, request: Request) -> Res
         return EventStream(Answer(call, service.name).events(generation), generation)
     answer = await while_connected(request, service.answer(call, deadline))
     return Response(status_code=CLIENT_CLOSED_REQUEST) if answer is None else JsonResponse(answer)
-
-
-class EventStream(StreamingResponse):
-    """Server-sent events of a generation, which ends with the response, even with one that nobody began to read."""
-
-    def __init__(self, events: AsyncIterator[bytes], generation: Generation) -> None:
-        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
-        self._generation = generation
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._generation.abort()
 
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T | None:

@@ -7,10 +7,9 @@ import uuid
 from collections.abc import AsyncIterator
 
 from pageloom.engine.events import FinishEvent, TokenEvent, Usage
-from pageloom.errors import PageloomError
 from pageloom.worker.api.call import Call, Json
+from pageloom.worker.event_stream import DONE, error_event, json_event
 from pageloom.worker.model_thread import Generation
-from pageloom.worker.responses import encode_json, internal_error
 
 
 class Answer:
@@ -45,16 +44,14 @@ class Answer:
         piece = b""
         try:
             async for chunk in self._chunks(generation):
-                piece += _event(encode_json(chunk))
+                piece += json_event(chunk)
                 if not generation.has_next:
                     yield piece
                     piece = b""
-            last = b"[DONE]"
-        except PageloomError as error:
-            last = encode_json(error.to_openai())
+            last = DONE
         except Exception as error:
-            last = encode_json(internal_error(error).to_openai())
-        yield piece + _event(last)
+            last = error_event(error)
+        yield piece + last
 
     async def _chunks(self, generation: Generation) -> AsyncIterator[Json]:
         for index in range(len(self._call.jobs)):
@@ -88,7 +85,3 @@ class Answer:
             "total_tokens": prompt + completion,
             "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in firsts)},
         }
-
-
-def _event(data: bytes) -> bytes:
-    return b"data: " + data + b"\n\n"
