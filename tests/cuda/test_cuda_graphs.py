@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,28 @@ def test_a_captured_decode_loop_gives_the_tokens_of_the_eager_one_at_every_step_
         torch.cuda.synchronize()
     assert seen.tolist() == expected
     assert [event.key for event in profile.key_averages() if "DtoH" in event.key] == []
+
+
+def test_a_capture_survives_that_the_garbage_collector_wakes_with_an_older_graph_to_destroy(gpu: Any) -> None:
+    operators = CudaOperators(gpu)
+    counted = torch.zeros(1, device=gpu)
+    thresholds = gc.get_threshold()
+
+    def step() -> None:
+        gc.set_threshold(1)
+        for _ in range(100):
+            counted.add_(len([[]]))
+
+    try:
+        knot: list[Any] = [operators.capture(step)]
+        gc.set_threshold(1_000_000)
+        knot.append(knot)
+        del knot
+        graph = operators.capture(step)
+    finally:
+        gc.set_threshold(*thresholds)
+    graph.replay()
+    assert counted.item() == 100
 
 
 def test_a_cold_plan_ends_a_capture_before_anything_of_the_call_is_in_it(gpu: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -24,12 +26,32 @@ class CapturedGraph:
 
 def capture(context: Context, step: Callable[[], None], warm_up: Callable[[], None] | None = None) -> CapturedGraph:
     """`step` as one CUDA graph; see `CudaOperators.capture`."""
-    if context.device.type != "cuda":
+    device = context.device
+    if device.type != "cuda":
         raise NotSupported(f"CUDA graphs need a GPU; the operators run on {context.facts.name}", param="device")
     if warm_up is not None:
         warm_up()
-    torch.cuda.synchronize(context.device)
+    torch.cuda.synchronize(device)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.device(context.device), torch.cuda.graph(graph):
+    # PyTorch leaves its capture's stream the current one where a capture fails, so the caller's is set again here.
+    with (
+        torch.cuda.device(device),
+        torch.cuda.stream(torch.cuda.current_stream(device)),
+        _without_collections(),
+        torch.cuda.graph(graph, capture_error_mode="thread_local"),
+    ):
         step()
     return CapturedGraph(graph)
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Hold the garbage collector off: a graph, or a stream's event, that it found would be destroyed inside the
+    capture, which ends it."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
