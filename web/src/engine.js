@@ -46,7 +46,11 @@ import { startWorker } from './worker_client.js';
  * }} Create
  */
 
-export class Pageloom {
+/**
+ * Fires `recovery`, its detail a `Recovery`, when the device is lost and again when another one has taken its place;
+ * requests go on meanwhile, with the tokens that they would have had.
+ */
+export class Pageloom extends EventTarget {
   #client;
   /** @type {Map<string, number>} */
   #jobIds = new Map();
@@ -80,17 +84,20 @@ export class Pageloom {
    * @param {LoadedModel} model
    */
   constructor(client, model) {
+    super();
     this.#client = client;
     this.model = model;
     /**
-     * Resolves, with the reason, once the engine can do no more: its device is lost, its worker has stopped, or it was
-     * closed. A lost device takes the model with it: load again.
+     * Resolves, with the reason, once the engine can do no more: its device is lost and cannot be replaced, its worker
+     * has stopped, or it was closed.
      * @type {Promise<PageloomError>}
      */
-    this.lost = client.call('lost').then(
-      (error) => new PageloomError(error),
-      (error) => error,
-    );
+    this.lost = client
+      .call('watch', {}, (recovery) => this.#tell(recovery))
+      .then(
+        (error) => new PageloomError(error),
+        (error) => error,
+      );
     this.chat = { completions: this.#endpoint(chatJob, chatShapes) };
     this.completions = this.#endpoint(completionJob, textShapes);
   }
@@ -155,6 +162,12 @@ export class Pageloom {
   /** Ends the worker and frees the GPU; requests still running are rejected. */
   close() {
     this.#client.close();
+  }
+
+  /** @param {import('./protocol.js').Recovery} recovery */
+  #tell(recovery) {
+    this.model = { ...this.model, adapter: recovery.adapter };
+    this.dispatchEvent(new CustomEvent('recovery', { detail: recovery }));
   }
 
   /**

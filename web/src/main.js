@@ -1,22 +1,24 @@
 /**
  * The page: one engine at a time, shown by four views, and a fifth that needs no model.
  * @import {Pageloom} from './engine.js'
- * @import {PageloomError} from './errors.js'
  */
 
 import { BatchView } from './batch/batch_view.js';
 import { ChatView } from './chat/chat_view.js';
-import { button, byId, element } from './dom.js';
+import { byId } from './dom.js';
 import { InsideView } from './inside/inside_view.js';
 import { ModelsView } from './models/models_view.js';
+import { endInWords, followRecovery, markTab, watchFreezing } from './notices/engine_notices.js';
+import { Notices } from './notices/notices.js';
 import { OperatorsView } from './operators/operators_view.js';
 import { StatusBar } from './status_bar.js';
 import { setUpTabs } from './tabs.js';
-import { errorInWords } from './words.js';
 
 /** @type {Pageloom | null} */
 let engine = null;
+let replaced = new AbortController();
 
+const notices = new Notices(byId('notices'));
 const statusBar = new StatusBar(byId('status'));
 const batch = new BatchView(byId('view-batch'));
 const chat = new ChatView(byId('view-chat'));
@@ -32,32 +34,34 @@ const tabs = setUpTabs(['models', 'batch', 'chat', 'inside', 'operators'], (name
 function use(next) {
   engine?.close();
   engine = next;
-  byId('banner').hidden = true;
+  replaced.abort();
+  replaced = new AbortController();
+  notices.hide('end');
   for (const view of [batch, chat, inside]) view.use(next);
   if (!next) return statusBar.clear();
   statusBar.follow(next);
-  next.lost.then((error) => next === engine && showEnded(next, error));
+  followRecovery(next, notices, replaced.signal);
+  markTab(notices, replaced.signal);
+  next.lost.then((error) => next === engine && notices.show('end', endInWords(error, startAgain(next))));
   return tabs.show('batch');
 }
 
 /**
  * @param {Pageloom} ended
- * @param {PageloomError} error
+ * @returns {[label: string, onClick: () => void]}
  */
-function showEnded(ended, { error }) {
-  const { stored } = ended.model;
-  const { title, advice } = errorInWords(error);
-  const banner = byId('banner');
-  banner.replaceChildren(
-    element('strong', {}, title),
-    element('span', {}, advice),
-    button(stored ? 'Load the model again' : 'Choose a model', () => {
+function startAgain({ model: { stored } }) {
+  const label = stored ? 'Load the model again' : 'Choose a model';
+  return [
+    label,
+    () => {
       tabs.show('models');
       if (stored) models.load({ model: { stored } });
-    }),
-  );
-  banner.hidden = false;
+    },
+  ];
 }
+
+watchFreezing(notices);
 
 // A file that misses the places for files would otherwise be opened by the browser, in place of the page.
 for (const type of ['dragover', 'drop']) window.addEventListener(type, (event) => event.preventDefault());

@@ -7,7 +7,7 @@
  * | load         | LoadParams        | LoadProgress | LoadedModel         |
  * | generate     | JobFields         | JobDelta     | JobResult           |
  * | abort        | {id: number}      |              | null                |
- * | lost         | {}                |              | ErrorObject, once the device is gone |
+ * | watch        | {}                | Recovery     | ErrorObject, once the device is gone for good |
  * | stats        | {}                |              | EngineStats         |
  * | snapshot     | {}                |              | EngineSnapshot      |
  * | storedModels | {}                |              | StoredModel[]       |
@@ -58,6 +58,12 @@
  * @property {string} description
  * @property {'software' | 'gpu'} adapter_class
  * @property {boolean} f16  Whether shaders have the `f16` type.
+ *
+ * @typedef {object} Recovery  A device was lost, and replaced: requests go on from the tokens that they have.
+ * @property {'lost' | 'recovered'} state
+ * @property {number} requests  How many go on.
+ * @property {number} seconds  From the loss on.
+ * @property {AdapterInfo} adapter
  *
  * @typedef {{role: string, content: string | {type: 'text', text: string}[]}} Message
  *
@@ -171,4 +177,5 @@
  * @property {number} seconds
  */
 
-export {};
+/** The worker's first message: it holds the lock of its own name, until it ends. */
+export const HOLDS_LOCK = 'holds lock';

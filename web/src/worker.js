@@ -1,23 +1,27 @@
 /**
  * The Web Worker: Python in Pyodide over WebGPU. Calls come in, replies go out, as `protocol.js` says.
- * @import {Call, ErrorObject, LoadParams, LoadProgress, LoadedModel, Reply} from './protocol.js'
+ * @import {Call, LoadParams, LoadProgress, LoadedModel, Reply} from './protocol.js'
  */
 
 import * as bridge from './bridge.js';
 import { errorObject, invalidArgument, PageloomError } from './errors.js';
 import { keepFile, openChoice } from './model_file.js';
 import { runCases } from './operators/run_cases.js';
+import { HOLDS_LOCK } from './protocol.js';
 import { bootPython } from './python.js';
 import { listModels, removeModel } from './storage.js';
+import { whyNoWebGpu } from './webgpu_support.js';
 
 /** The page's folder: the worker lies one folder below it, in the sources and in the build. */
 const ROOT = new URL('../', self.location.href);
 
 /**
- * The Python side, `pageloom.tab.session`; what crosses is JSON text.
+ * The Python side, `pageloom.session`; what crosses is JSON text.
  * @typedef {object} Session
  * @property {(calls: string) => void} generate
  * @property {(id: number) => void} abort
+ * @property {(id: number) => void} watch
+ * @property {(reason: string) => void} device_lost
  * @property {() => string} stats
  * @property {() => string} snapshot
  * @property {() => string} describe
@@ -25,17 +29,17 @@ const ROOT = new URL('../', self.location.href);
 
 /** @type {Session | null} */
 let session = null;
-/** @type {PromiseWithResolvers<ErrorObject>} */
-const deviceLost = Promise.withResolvers();
+/** @type {unknown} The device that was opened last; those before it have been replaced. */
+let device = null;
 
-/** The bridge as Python gets it; the page hears of a lost device at once, not with its next request. */
+/** The bridge as Python gets it: a device that is lost while nothing runs is replaced at once, too. */
 const watchedBridge = {
   ...bridge,
   /** @param {Parameters<typeof bridge.openGpu>[0]} options */
   async openGpu(options) {
     const gpu = await bridge.openGpu(options);
-    const message = 'the WebGPU device is gone; load the model again';
-    gpu.lost.then(() => deviceLost.resolve({ message, type: 'server_error', param: null, code: 'device_lost' }));
+    device = gpu;
+    gpu.lost.then((reason) => device === gpu && session?.device_lost(reason));
     return gpu;
   },
 };
@@ -45,7 +49,6 @@ const METHODS = {
   load,
   abort: ({ id }) => loaded().abort(id) ?? null,
   stats: () => JSON.parse(loaded().stats()),
-  lost: () => deviceLost.promise,
   snapshot: () => JSON.parse(loaded().snapshot()),
   storedModels: listModels,
   removeModel: async ({ key }) => (await removeModel(key)) ?? null,
@@ -55,11 +58,19 @@ const METHODS = {
   },
 };
 
+navigator.locks?.request(self.name, () => {
+  self.postMessage(HOLDS_LOCK);
+  return new Promise(() => {});
+});
+
 self.onmessage = ({ data }) => {
   const calls = /** @type {Call[]} */ (data);
   const jobs = calls.filter(({ method }) => method === 'generate');
   if (jobs.length > 0) generate(jobs);
-  for (const call of calls) if (call.method !== 'generate') answer(call);
+  for (const call of calls) {
+    if (call.method === 'watch') watch(call.id);
+    else if (call.method !== 'generate') answer(call);
+  }
 };
 
 /** @param {Call} call */
@@ -79,6 +90,15 @@ function generate(jobs) {
     loaded().generate(JSON.stringify(jobs.map(({ id, params }) => ({ id, fields: params }))));
   } catch (error) {
     post(jobs.map(({ id }) => ({ id, error: errorObject(error) })));
+  }
+}
+
+/** @param {number} id  Python answers under it. */
+function watch(id) {
+  try {
+    loaded().watch(id);
+  } catch (error) {
+    post([{ id, error: errorObject(error) }]);
   }
 }
 
@@ -126,11 +146,8 @@ function loaded() {
 
 /** Says so before anything is fetched where nothing could run it. */
 async function requireWebGpu() {
-  if (await navigator.gpu?.requestAdapter()) return;
-  let reason = 'this browser has no WebGPU; use a current Chrome, Edge, Safari or Firefox';
-  if (!self.isSecureContext) reason = 'WebGPU needs a secure page; open it over https or on localhost';
-  else if (navigator.gpu)
-    reason = 'the browser has WebGPU and offers no adapter; see whether graphics acceleration is on';
+  const reason = await whyNoWebGpu();
+  if (reason === null) return;
   throw new PageloomError({ message: reason, type: 'invalid_request_error', param: null, code: 'no_webgpu' });
 }
 

@@ -4,10 +4,12 @@
  */
 
 import { PageloomError } from './errors.js';
+import { HOLDS_LOCK } from './protocol.js';
 
 /** A worker of its own, and this end of it. */
 export function startWorker() {
-  return new WorkerClient(new Worker(new URL('./worker.js', import.meta.url), { type: 'module' }));
+  const name = `pageloom-${Math.random().toString(36).slice(2)}`;
+  return new WorkerClient(new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name }), name);
 }
 
 /**
@@ -25,11 +27,15 @@ export class WorkerClient {
   /** @type {PageloomError | null} */
   #ended = null;
 
-  /** @param {Worker} worker */
-  constructor(worker) {
+  /**
+   * @param {Worker} worker
+   * @param {string} name  Of the lock that the worker holds as long as it lives.
+   */
+  constructor(worker, name) {
     this.#worker = worker;
     worker.onmessage = ({ data }) => {
-      for (const reply of /** @type {Reply[]} */ (data)) this.#receive(reply);
+      if (data === HOLDS_LOCK) this.#endWithLock(name);
+      else for (const reply of /** @type {Reply[]} */ (data)) this.#receive(reply);
     };
     worker.onerror = (event) => this.#end(`the worker stopped: ${event.message || 'its script did not load'}`);
   }
@@ -56,6 +62,15 @@ export class WorkerClient {
     const prepared = jobs.map(({ fields, onDelta }) => this.#prepare('generate', fields, onDelta ?? (() => {})));
     this.#post(prepared.map(([call]) => call));
     return prepared.map(([call, result]) => ({ id: call.id, result }));
+  }
+
+  /**
+   * A worker that the browser ends says nothing any more. Its lock is then free.
+   * @param {string} name
+   */
+  async #endWithLock(name) {
+    await navigator.locks.request(name, () => {});
+    if (!this.#ended) this.#end('the worker stopped: the browser ended it, perhaps for want of memory');
   }
 
   /** Ends the worker; what is pending is rejected. */

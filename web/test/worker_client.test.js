@@ -27,7 +27,7 @@ class FarEnd {
 
 function connected() {
   const worker = new FarEnd();
-  return { worker, client: new WorkerClient(/** @type {any} */ (worker)) };
+  return { worker, client: new WorkerClient(/** @type {any} */ (worker), 'a worker') };
 }
 
 test('a call gets its events and then its result', async () => {
