@@ -57,10 +57,12 @@ Event = TokenEvent | FinishEvent
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds since the request was submitted; `first_token` is None where there was none."""
+    """Seconds since the request was submitted; None where it never came to that."""
 
     first_token: float | None
     finished: float
+    admitted: float | None = None
+    """When it first had a row and blocks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ class Request:
         self._top_logprobs: list[tuple[TokenLogprob, ...]] = []
         self._finish: FinishEvent | None = None
         self._submitted_at = time.perf_counter()
+        self._admitted_at: float | None = None
         self._first_token_at: float | None = None
         self._finished_at = 0.0
 
@@ -109,6 +110,14 @@ class Request:
     @property
     def usage(self) -> Usage:
         return Usage(self.prompt_length, self.num_known - self.prompt_length, self.cached_tokens or 0)
+
+    def admit(self, cached_tokens: int) -> bool:
+        """Take down that it has a row and blocks, `cached_tokens` of them computed; False where it had some before."""
+        if self.cached_tokens is not None:
+            return False
+        self.cached_tokens = cached_tokens
+        self._admitted_at = time.perf_counter()
+        return True
 
     def adjustments(self) -> tuple[TokenAdjustment, ...]:
         """The changes of the next row's logits."""
@@ -175,10 +184,11 @@ class Request:
 
     @property
     def _timings(self) -> Timings:
-        first = self._first_token_at
+        first, admitted = self._first_token_at, self._admitted_at
         return Timings(
             first_token=None if first is None else first - self._submitted_at,
             finished=self._finished_at - self._submitted_at,
+            admitted=None if admitted is None else admitted - self._submitted_at,
         )
 
     def _advance_text(self, token_id: int) -> tuple[str, FinishReason | None, int | str | None]:

@@ -153,9 +153,8 @@ class Scheduler:
         request.table.adopt(prefix)
         request.table.reserve(num_tokens)
         request.num_submitted = request.table.num_committed
-        if request.cached_tokens is None:
-            request.cached_tokens = request.table.num_committed
-            self.num_cached_tokens += request.cached_tokens
+        if request.admit(request.table.num_committed):
+            self.num_cached_tokens += request.table.num_committed
 
 
 def _by_arrival(request: Request) -> int:

@@ -47,7 +47,8 @@ async def test_many_results_are_awaited_at_once(engine: Engine) -> None:
         expected(prompt(i, 3 + i), EIGHT) for i in range(10)
     ]
     assert len({completion.request_id for completion in completions}) == 10
-    assert all(0 < (c.timings.first_token or 0) <= c.timings.finished for c in completions)
+    for timings in (completion.timings for completion in completions):
+        assert 0 <= (timings.admitted or 0) < (timings.first_token or 0) <= timings.finished
 
 
 async def test_a_finished_request_can_be_awaited_and_iterated_again(engine: Engine) -> None:
