@@ -34,9 +34,14 @@ class Session:
 
     def describe(self) -> str:
         """What the page shows of the model and the adapter."""
-        warnings = list(self._model.warnings)
+        explained = self._model.explain()
         return json.dumps(
-            {"context_length": self._model.context_length, "warnings": warnings, "adapter": self._adapter()}
+            {
+                "context_length": self._model.context_length,
+                "warnings": list(self._model.warnings),
+                "memory": {part: explained.get(part, {}).get("bytes") for part in ("weights", "kv_cache")},
+                "adapter": self._adapter(),
+            }
         )
 
     def generate(self, calls: str) -> None:
@@ -73,6 +78,13 @@ class Session:
     def snapshot(self) -> str:
         return json.dumps(self._model.snapshot(), default=_fields)
 
+    def count_tokens(self, fields: str) -> str:
+        """How many tokens the prompt of a job has: `{"count"}`, or `{"error"}` for what is no job."""
+        try:
+            return json.dumps({"count": len(self._model.encode_job(parse_job(0, json.loads(fields))))})
+        except PageloomError as error:
+            return json.dumps({"error": error_object(error)})
+
     def _adapter(self) -> dict[str, object]:
         told = self._model.explain()["adapter"]
         return {
@@ -96,8 +108,10 @@ class Session:
             async for event in started:
                 if isinstance(event, TokenEvent):
                     self._post({"id": call_id, "event": self._delta(event)})
-            row = result_row(0, await started.result(), self._model.tokenizer.token_bytes)
+            completion = await started.result()
+            row = result_row(0, completion, self._model.tokenizer.token_bytes)
             del row["index"]
+            row["timings"] = asdict(completion.timings)
             self._post({"id": call_id, "result": row})
         except Exception as error:
             self._post({"id": call_id, "error": error_object(error)})

@@ -12,6 +12,7 @@
  */
 
 import { errorObject, invalidArgument, PageloomError } from './errors.js';
+import { Inspection } from './inspection.js';
 import { modelChoice } from './models.js';
 import { chatJob, chatShapes, completionJob, textShapes } from './openai.js';
 import { streamOf } from './stream.js';
@@ -19,7 +20,7 @@ import { startWorker } from './worker_client.js';
 
 /**
  * @typedef {EngineOptions & {
- *   model?: Model,
+ *   model?: Model | Inspection,
  *   store?: boolean,
  *   onProgress?: (progress: LoadProgress) => void,
  *   signal?: AbortSignal,
@@ -38,6 +39,8 @@ import { startWorker } from './worker_client.js';
  *   throws. `snapshot()` tells the label.
  */
 
+const LABELS_KEPT = 10_000;
+
 /**
  * @template Body, Whole, Chunk
  * @typedef {{
@@ -54,7 +57,7 @@ export class Pageloom extends EventTarget {
   #client;
   /** @type {Map<string, number>} */
   #jobIds = new Map();
-  /** @type {Map<number, string>} The labels of live jobs. */
+  /** @type {Map<number, string>} The labels of jobs, those that ended long ago forgotten. */
   #labels = new Map();
 
   /**
@@ -64,11 +67,11 @@ export class Pageloom extends EventTarget {
    */
   static async load({ model = 'built-in', store = true, onProgress, signal, ...options } = {}) {
     signal?.throwIfAborted();
-    const client = startWorker();
+    const client = model instanceof Inspection ? model.client : startWorker();
     const aborted = () => client.close();
     signal?.addEventListener('abort', aborted, { once: true });
     try {
-      const params = { model: modelChoice(model), store, options };
+      const params = { model: model instanceof Inspection ? model.choice : modelChoice(model), store, options };
       return new Pageloom(client, await client.call('load', params, onProgress));
     } catch (error) {
       client.close();
@@ -127,7 +130,6 @@ export class Pageloom extends EventTarget {
         (error) => ({ index, error: errorObject(error) }),
       );
       unlisten();
-      this.#labels.delete(id);
       onRow?.(row);
       return row;
     });
@@ -143,6 +145,15 @@ export class Pageloom extends EventTarget {
     if (job !== undefined) await this.#stop(job);
   }
 
+  /**
+   * How many tokens the prompt of a job has, its chat template included.
+   * @param {Pick<JobFields, 'prompt' | 'messages' | 'prompt_ids' | 'raw'>} fields
+   * @returns {Promise<number>}
+   */
+  async countTokens(fields) {
+    return (await this.#client.call('countTokens', { fields })).count;
+  }
+
   /** @returns {Promise<import('./protocol.js').EngineStats>} */
   stats() {
     return this.#client.call('stats');
@@ -152,7 +163,7 @@ export class Pageloom extends EventTarget {
   async snapshot() {
     /** @type {import('./protocol.js').EngineSnapshot} */
     const snapshot = await this.#client.call('snapshot');
-    for (const request of [...snapshot.running, ...snapshot.waiting]) {
+    for (const request of [...snapshot.running, ...snapshot.waiting, ...snapshot.ended]) {
       const label = this.#labels.get(Number(request.id));
       if (label) request.label = label;
     }
@@ -175,7 +186,10 @@ export class Pageloom extends EventTarget {
    * @param {string | undefined} label
    */
   #setLabel(id, label) {
-    if (label) this.#labels.set(id, label);
+    if (!label) return;
+    this.#labels.set(id, label);
+    const [oldest] = this.#labels.keys();
+    if (this.#labels.size > LABELS_KEPT && oldest !== undefined) this.#labels.delete(oldest);
   }
 
   /**
@@ -271,7 +285,6 @@ export class Pageloom extends EventTarget {
     const unlisten = onAbort(signal, () => this.#stop(job.id));
     const result = job.result.finally(() => {
       this.#jobIds.delete(id);
-      this.#labels.delete(job.id);
       unlisten();
     });
     /** @type {Envelope} */

@@ -5,7 +5,7 @@
  * Loading this file touches nothing of the browser's; it serves a page and a worker alike.
  */
 
-import { adapterClass, chooseAdapter, limitsOf } from './gpu_adapter.js';
+import { chooseAdapter, describeAdapter, limitsOf } from './gpu_adapter.js';
 import { GpuError } from './gpu_error.js';
 import { Recording } from './recording.js';
 import { StagingPool } from './staging.js';
@@ -69,16 +69,8 @@ export class GpuDevice {
     this.#device = device;
     this.#queue = device.queue;
     this.#staging = new StagingPool(device);
-    this.info = {
-      vendor: info.vendor,
-      architecture: info.architecture,
-      description: info.description || info.device || `${info.vendor} ${info.architecture}`,
-      adapterClass: adapterClass(info),
-      features: [...device.features],
-      limits: { ...limitsOf(device.limits), ...lowered },
-      subgroupMinSize: device.features.has('subgroups') ? info.subgroupMinSize : 0,
-    };
-    /** Resolves once the device is lost or closed. */
+    this.info = describeAdapter(info, device.features, { ...limitsOf(device.limits), ...lowered });
+    /** Resolves, with the reason, once the device is lost or closed. */
     this.lost = device.lost.then(({ message, reason }) => this.#lose(message || reason));
     device.addEventListener('uncapturederror', ({ error }) => this.#faults.push(refusal(error)));
   }
@@ -248,12 +240,16 @@ export class GpuDevice {
     return { waiting: this.#waiting.size, staging: this.#staging.size };
   }
 
-  /** @param {string} reason */
+  /**
+   * @param {string} reason
+   * @returns {string}  The one given first.
+   */
   #lose(reason) {
-    if (this.#lost !== null) return;
+    if (this.#lost !== null) return this.#lost;
     this.#lost = reason;
     for (const reject of this.#waiting) reject(this.#gone());
     this.#waiting.clear();
+    return reason;
   }
 
   #gone() {

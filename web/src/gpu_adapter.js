@@ -32,6 +32,24 @@ export function adapterClass(info) {
 }
 
 /**
+ * What Python knows of a device, or of an adapter of which a device would be asked for all that it offers.
+ * @param {GPUAdapterInfo} info
+ * @param {GPUSupportedFeatures} features
+ * @param {Record<string, number>} limits
+ */
+export function describeAdapter(info, features, limits) {
+  return {
+    vendor: info.vendor,
+    architecture: info.architecture,
+    description: info.description || info.device || `${info.vendor} ${info.architecture}`,
+    adapterClass: adapterClass(info),
+    features: [...features],
+    limits,
+    subgroupMinSize: features.has('subgroups') ? info.subgroupMinSize : 0,
+  };
+}
+
+/**
  * The limits as a plain object.
  * @param {GPUSupportedLimits} limits
  */

@@ -1,11 +1,14 @@
 /**
  * From what the page chose to a source that Python reads: out of the browser's storage where a copy is there.
+ * @import {RemoteFile} from './download.js'
  * @import {LoadProgress, ModelChoice} from './protocol.js'
+ * @import {StoredCopy} from './storage.js'
  */
 
 import { openSource } from './bridge.js';
-import { fetchOrSay, invalidArgument, PageloomError } from './errors.js';
-import { findModel, freeBytes, openModel, storeModel } from './storage.js';
+import { askServer, cannotFetch, downloadOf } from './download.js';
+import { invalidArgument, PageloomError } from './errors.js';
+import { findModel, freeBytes, isSameFile, isWhole, openModel, storeModel } from './storage.js';
 
 /**
  * @typedef {object} ModelFile
@@ -31,8 +34,15 @@ export async function openChoice(choice, store, root, onProgress) {
     const source = await openSource(choice.blob);
     return { name: choice.name, source, stored: null, warnings: [], keep: store ? choice.blob : null };
   }
-  const url = 'builtIn' in choice ? new URL(choice.builtIn, root).href : choice.url;
-  return openUrl(url, store, onProgress);
+  return openUrl(urlOf(choice, root), store, onProgress);
+}
+
+/**
+ * @param {{builtIn: string} | {url: string}} choice
+ * @param {URL} root
+ */
+export function urlOf(choice, root) {
+  return 'builtIn' in choice ? new URL(choice.builtIn, root).href : choice.url;
 }
 
 /**
@@ -44,12 +54,11 @@ export async function openChoice(choice, store, root, onProgress) {
  */
 export async function keepFile(blob, name, onProgress) {
   const modified = blob instanceof File ? blob.lastModified : 0;
-  const identity = { id: `file:${name}:${blob.size}:${modified}`, name, size: blob.size, validator: null };
+  const identity = { id: `file:${name}:${blob.size}:${modified}`, name, size: blob.size, validator: null, url: null };
   const refusal = await roomRefusal(name, blob.size);
   if (refusal) return { stored: null, warnings: [refusal] };
-  const stored = await storeModel(identity, blob.stream(), (done) => {
-    onProgress({ stage: 'store', done, total: blob.size });
-  });
+  const open = async () => ({ stream: blob.stream(), start: 0 });
+  const stored = await storeModel(identity, open, (done) => onProgress({ stage: 'store', done, total: blob.size }));
   return { stored, warnings: [] };
 }
 
@@ -72,51 +81,49 @@ async function openStored(key) {
 async function openUrl(url, store, onProgress) {
   const name = fileName(url);
   if (!store) return { name, source: await openSource(url), stored: null, warnings: [], keep: null };
-  const known = await findModel(url);
-  const head = await fetchHead(url, known !== null);
-  if (known && (!head || (head.size === known.size && head.validator === known.validator))) {
-    return openStored(known.key);
-  }
-  if (!head) throw cannotFetch(url, 'the server did not answer');
-  const refusal = await roomRefusal(name, head.size);
+  const { copy, file } = await lookUp(url);
+  if (copy && !file) return openStored(copy.key);
+  if (!file) throw cannotFetch(url, 'the server did not answer');
+  const refusal = await roomRefusal(name, file.size - (copy?.done ?? 0));
   if (refusal) return { name, source: await openSource(url), stored: null, warnings: [refusal], keep: null };
-  const response = await fetchOrSay(url);
-  if (!response.ok || !response.body) throw cannotFetch(url, `HTTP ${response.status}`);
-  const key = await storeModel({ id: url, name, ...head }, response.body, (done) => {
-    onProgress({ stage: 'download', done, total: head.size });
+  /** @type {string[]} */
+  const warnings = [];
+  const open = downloadOf(url, file);
+  const key = await storeModel(
+    { id: url, name, url, ...file },
+    async (done) => {
+      const opened = await open(done);
+      if (opened.start < done) warnings.push(`${new URL(url).host} sends no parts of files: the download began anew`);
+      return opened;
+    },
+    (done) => onProgress({ stage: 'download', done, total: file.size }),
+  ).catch((error) => {
+    throw error instanceof TypeError ? interrupted(name) : error;
   });
-  return openStored(key);
+  return { ...(await openStored(key)), warnings };
+}
+
+/**
+ * What is here of the file at a URL, and what of it the server has: `file` is null where the whole copy will do.
+ * @param {string} url
+ * @returns {Promise<{copy: StoredCopy | null, file: RemoteFile | null}>}
+ */
+export async function lookUp(url) {
+  const copy = await findModel(url);
+  const whole = copy !== null && isWhole(copy);
+  const file = await askServer(url, whole);
+  const same = copy !== null && (file === null || isSameFile(copy, file));
+  return { copy: same ? copy : null, file: same && whole ? null : file };
 }
 
 /** @param {string} url */
-function fileName(url) {
+export function fileName(url) {
   const name = new URL(url).pathname.split('/').pop() || 'model.gguf';
   try {
     return decodeURIComponent(name);
   } catch {
     return name; // a percent sign in it stands for itself
   }
-}
-
-/**
- * The size and the version that the server tells; null where it does not answer and a stored copy can stand in.
- * @param {string} url
- * @param {boolean} haveCopy
- * @returns {Promise<{size: number, validator: string | null} | null>}
- */
-async function fetchHead(url, haveCopy) {
-  /** @type {Response} */
-  let response;
-  try {
-    response = await fetchOrSay(url, { method: 'HEAD' });
-  } catch (error) {
-    if (haveCopy) return null;
-    throw error;
-  }
-  if (!response.ok) throw cannotFetch(url, `HTTP ${response.status}`);
-  const size = Number(response.headers.get('Content-Length'));
-  if (!size) throw cannotFetch(url, 'the server does not tell its size');
-  return { size, validator: response.headers.get('ETag') ?? response.headers.get('Last-Modified') };
 }
 
 /**
@@ -131,11 +138,8 @@ async function roomRefusal(name, size) {
   return `${name} is not kept in this browser: it takes ${needed} and the browser has room for ${left}`;
 }
 
-/**
- * @param {string} url
- * @param {string} reason
- */
-function cannotFetch(url, reason) {
-  const message = `could not fetch the model from ${url}: ${reason}`;
-  return new PageloomError({ message, type: 'invalid_request_error', param: 'model', code: 'invalid_argument' });
+/** @param {string} name */
+function interrupted(name) {
+  const message = `the download of ${name} was interrupted; load it again, and it goes on from where it stopped`;
+  return new PageloomError({ message, type: 'server_error', param: 'model', code: 'no_answer' });
 }

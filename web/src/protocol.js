@@ -10,6 +10,9 @@
  * | watch        | {}                | Recovery     | ErrorObject, once the device is gone for good |
  * | stats        | {}                |              | EngineStats         |
  * | snapshot     | {}                |              | EngineSnapshot      |
+ * | countTokens  | {fields: JobFields} |            | {count: number}     |
+ * | inspect      | {model: ModelChoice} | LoadProgress | Inspected        |
+ * | fit          | {options: EngineOptions} |       | CacheFit            |
  * | storedModels | {}                |              | StoredModel[]       |
  * | removeModel  | {key: string}     |              | null                |
  * | checkCases   | CheckParams       | CheckEvent   | null                |
@@ -50,6 +53,7 @@
  * @property {number} context_length  Tokens.
  * @property {string | null} stored  The key of the copy in the browser's storage.
  * @property {string[]} warnings
+ * @property {{weights: number | null, kv_cache: number | null}} memory  Bytes on the device, where it tells.
  * @property {AdapterInfo} adapter
  *
  * @typedef {object} AdapterInfo
@@ -109,6 +113,8 @@
  * @property {string} text
  * @property {'stop' | 'length' | 'abort'} finish_reason
  * @property {JobUsage} usage
+ * @property {{admitted: number | null, first_token: number | null, finished: number}} timings  Seconds since the job was
+ *   submitted; it is admitted when it first has pages.
  * @property {TokenLogprob[]} [logprobs]
  *
  * @typedef {object} EngineStats  Totals since the load, as `pageloom.engine.snapshot.EngineStats`, and what is live.
@@ -120,6 +126,7 @@
  * @property {number} output_tokens
  * @property {number} cached_tokens  Prompt tokens whose pages were already computed.
  * @property {number} preemptions
+ * @property {number} evictions  Cached pages whose content was given up for other content.
  * @property {number} num_blocks
  * @property {number} used_blocks  In use by requests.
  * @property {number} shared_blocks  In use by more than one.
@@ -128,7 +135,8 @@
  * @property {number} busy_seconds
  * @property {number} tokens_per_second  Output tokens a busy second.
  *
- * @typedef {{owners: string[], references: number, cached: boolean}} BlockView
+ * @typedef {{owners: string[], references: number, serial: number | null}} BlockView  `serial` is of the content that is
+ *   cached in it: another serial is other content.
  *
  * @typedef {object} RequestView  Lengths in tokens.
  * @property {string} id
@@ -145,11 +153,58 @@
  * @property {BlockView[]} blocks
  * @property {RequestView[]} running
  * @property {RequestView[]} waiting
+ * @property {StepView[]} steps  The last ones, in order.
+ * @property {EndedView[]} ended  The requests that ended last, in that order.
+ *
+ * @typedef {object} StepView
+ * @property {number} index
+ * @property {number} num_sequences
+ * @property {number} prefill_tokens
+ * @property {number} decode_tokens
+ * @property {number} milliseconds
+ *
+ * @typedef {object} EndedView  Times in seconds since the request was submitted.
+ * @property {string} id
+ * @property {string} [label]  What the caller named it; the page adds it.
+ * @property {number} prompt_tokens
+ * @property {number} cached_tokens
+ * @property {number} output_tokens
+ * @property {string} finish_reason
+ * @property {number | null} first_token
+ * @property {number} finished
  *
  * @typedef {object} StoredModel
  * @property {string} key
  * @property {string} name
  * @property {number} size  Bytes.
+ * @property {number} done  Bytes that are there.
+ * @property {string | null} stored  Since when it is whole (ISO 8601); null for a download that was interrupted.
+ * @property {string | null} url  Where it came from.
+ *
+ * @typedef {object} Inspected
+ * @property {string} name
+ * @property {number} size  Bytes of the file.
+ * @property {number} done  Of those, what is kept in this browser.
+ * @property {number} room  Bytes that the browser will still keep.
+ * @property {boolean} needs_room  Whether a copy has still to be made, if one is wanted.
+ * @property {ModelFacts | null} facts  Null where there is a refusal, or where the server sends no parts of files.
+ * @property {ErrorObject | null} refusal  Why this model cannot run here.
+ *
+ * @typedef {object} ModelFacts  For this adapter; fields of `pageloom.backends.webgpu.fit`.
+ * @property {string} name
+ * @property {string} architecture
+ * @property {number} context_length  Tokens.
+ * @property {{num_bytes: number, largest: string, largest_bytes: number, largest_shards: number,
+ *   binding_limit: number}} weights
+ * @property {string[]} warnings
+ *
+ * @typedef {object} CacheFit  The KV pool that options would make.
+ * @property {string} dtype
+ * @property {number} bytes_per_token
+ * @property {number} num_bytes
+ * @property {number} num_blocks
+ * @property {number} block_size
+ * @property {number} context_length  Tokens that one sequence may then have.
  *
  * @typedef {{name: string, operator: string, url: string}} VectorFile  A conformance case and where its file is.
  *

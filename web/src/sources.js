@@ -96,6 +96,16 @@ export class UrlSource {
 }
 
 /**
+ * Whether the server of a URL sends parts of files.
+ * @param {string} url
+ */
+export async function servesRanges(url) {
+  const response = await fetchRange(url, 0, 1);
+  await response.body?.cancel();
+  return response.status === 206;
+}
+
+/**
  * A source that tells after each read how many bytes it has delivered, of how many it has.
  * @param {{size: number, read: (offset: number, length: number) => Promise<ArrayBuffer>}} source
  * @param {(delivered: number, size: number) => void} onProgress

@@ -1,6 +1,6 @@
 /**
  * Model files kept in the browser's own storage (OPFS), for a worker: sync access handles exist nowhere else.
- * A model is two files: KEY.gguf and, written last, KEY.json. What has no KEY.json is the rest of a write that ended early.
+ * A model is two files: KEY.json says what KEY.gguf is to become, and once that is whole, since when.
  * @import {StoredModel} from './protocol.js'
  */
 
@@ -16,8 +16,13 @@ const CHUNK_BYTES = 4 * 1024 * 1024;
  * @property {string} name
  * @property {number} size  Bytes.
  * @property {string | null} validator  The server's ETag or date; null where there is none.
+ * @property {string | null} url  Where the rest of a partial copy can be had.
  *
- * @typedef {ModelIdentity & StoredModel} StoredRecord
+ * @typedef {ModelIdentity & {stored: string | null}} StoredRecord  `stored` is when the copy became whole (ISO 8601).
+ * @typedef {StoredRecord & {key: string, done: number}} StoredCopy  `done` of its bytes are there.
+ *
+ * @typedef {(done: number) => Promise<{stream: ReadableStream<Uint8Array>, start: number}>} OpenStream
+ *   The file from byte `start` on, which is `done` where the rest can be had alone, and 0 otherwise.
  */
 
 async function folder() {
@@ -46,8 +51,22 @@ export async function freeBytes() {
   return Math.max(0, quota - usage);
 }
 
+/** @param {StoredCopy} copy */
+export function isWhole({ stored, done, size }) {
+  return stored !== null && done === size;
+}
+
 /**
- * The whole copies; what is left of a write that ended early is removed.
+ * Whether what is there of a copy is the beginning of this file.
+ * @param {StoredCopy} copy
+ * @param {{size: number, validator: string | null}} file
+ */
+export function isSameFile(copy, { size, validator }) {
+  return copy.size === size && copy.validator === validator;
+}
+
+/**
+ * Whole copies, and partial ones that a download can complete; what is left of other writes is removed.
  * @returns {Promise<StoredModel[]>}
  */
 export async function listModels() {
@@ -57,30 +76,32 @@ export async function listModels() {
   for (const name of await Array.fromAsync(directory.keys())) {
     if (!name.endsWith('.gguf')) continue;
     const key = name.slice(0, -'.gguf'.length);
-    const record = await readRecord(directory, key);
-    if (record) models.push({ key, name: record.name, size: record.size });
-    else await withWriteLock(key, { ifAvailable: true }, async (lock) => lock && discard(key));
+    const copy = await readCopy(directory, key);
+    if (copy && (copy.url || isWhole(copy))) {
+      const { size, done, stored, url } = copy;
+      models.push({ key, name: copy.name, size, done, stored, url });
+    } else await withWriteLock(key, { ifAvailable: true }, async (lock) => lock && discard(key));
   }
   return models.sort((a, b) => a.name.localeCompare(b.name));
 }
 
 /**
- * The record of a whole copy, or null.
+ * What there is of a copy, or null.
  * @param {string} id
  */
 export async function findModel(id) {
-  return readRecord(await folder(), await keyOf(id));
+  return readCopy(await folder(), await keyOf(id));
 }
 
 /**
  * @param {string} key
- * @returns {Promise<File | null>}  Null where there is no such model; a key that none can have throws.
+ * @returns {Promise<File | null>}  Null where there is no such whole model; a key that none can have throws.
  */
 export async function openModel(key) {
   checkKey(key);
   const directory = await folder();
-  const record = await readRecord(directory, key);
-  return record && new File([await fileOf(directory, `${key}.gguf`)], record.name);
+  const copy = await readCopy(directory, key);
+  return copy && isWhole(copy) ? new File([await fileOf(directory, `${key}.gguf`)], copy.name) : null;
 }
 
 /** @param {string} key */
@@ -97,33 +118,40 @@ async function discard(key) {
 }
 
 /**
- * Writes a model and returns its key. Where the stream ends early, or the disk is full, nothing stays behind.
+ * Writes a model, or the rest of one whose beginning is there, and returns its key. Where the stream ends early, what
+ * came stays if it has a URL; where the disk is full, nothing stays.
  * @param {ModelIdentity} identity
- * @param {ReadableStream<Uint8Array>} stream
+ * @param {OpenStream} open  Not called where the whole copy is there.
  * @param {(done: number) => void} onBytes
  * @returns {Promise<string>}
  */
-export async function storeModel(identity, stream, onBytes) {
+export async function storeModel(identity, open, onBytes) {
   const key = await keyOf(identity.id);
   // Another tab may be storing the same model: one writes, the other finds it written.
   return withWriteLock(key, {}, async () => {
     const directory = await folder();
-    const found = await readRecord(directory, key);
-    if (found && found.size === identity.size && found.validator === identity.validator) {
-      await stream.cancel();
-      return key;
-    }
-    await discard(key);
+    const found = await readCopy(directory, key);
+    const same = found !== null && isSameFile(found, identity);
+    if (found && same && isWhole(found)) return key;
+    // The last chunk of an interrupted write may be damaged.
+    const kept = same && identity.url ? Math.floor(found.done / CHUNK_BYTES) * CHUNK_BYTES : 0;
+    const { stream, start } = await open(kept);
+    const record = await directory.getFileHandle(`${key}.json`, { create: true });
+    await writeText(record, JSON.stringify({ ...identity, stored: null }));
     try {
-      await writeStream(await directory.getFileHandle(`${key}.gguf`, { create: true }), stream, identity, onBytes);
-      await writeText(
-        await directory.getFileHandle(`${key}.json`, { create: true }),
-        JSON.stringify({ ...identity, key }),
+      await writeStream(
+        await directory.getFileHandle(`${key}.gguf`, { create: true }),
+        stream,
+        start,
+        identity,
+        onBytes,
       );
     } catch (error) {
-      await discard(key);
+      const full = error instanceof DOMException && error.name === 'QuotaExceededError';
+      if (full || !identity.url) await discard(key);
       throw error;
     }
+    await writeText(record, JSON.stringify({ ...identity, stored: new Date().toISOString() }));
     return key;
   });
 }
@@ -143,16 +171,18 @@ async function withWriteLock(key, options, work) {
 /**
  * @param {FileSystemFileHandle} handle
  * @param {ReadableStream<Uint8Array>} stream
+ * @param {number} start  Where in the file the stream begins.
  * @param {ModelIdentity} identity
  * @param {(done: number) => void} onBytes
  */
-async function writeStream(handle, stream, identity, onBytes) {
+async function writeStream(handle, stream, start, identity, onBytes) {
   const access = await handle.createSyncAccessHandle();
   try {
-    let done = 0;
+    access.truncate(start);
+    let done = start;
     for await (const chunk of stream) {
-      for (let start = 0; start < chunk.length; start += CHUNK_BYTES) {
-        done += access.write(chunk.subarray(start, start + CHUNK_BYTES), { at: done });
+      for (let first = 0; first < chunk.length; first += CHUNK_BYTES) {
+        done += access.write(chunk.subarray(first, first + CHUNK_BYTES), { at: done });
       }
       onBytes(done);
     }
@@ -169,20 +199,23 @@ async function writeStream(handle, stream, identity, onBytes) {
  */
 async function writeText(handle, text) {
   const access = await handle.createSyncAccessHandle();
+  access.truncate(0);
   access.write(new TextEncoder().encode(text), { at: 0 });
+  access.flush();
   access.close();
 }
 
 /**
  * @param {FileSystemDirectoryHandle} directory
  * @param {string} key
- * @returns {Promise<StoredRecord | null>}
+ * @returns {Promise<StoredCopy | null>}
  */
-async function readRecord(directory, key) {
+async function readCopy(directory, key) {
   try {
+    /** @type {StoredRecord} */
     const record = JSON.parse(await (await fileOf(directory, `${key}.json`)).text());
     const { size } = await fileOf(directory, `${key}.gguf`);
-    return size === record.size ? record : null;
+    return { ...record, key, done: size };
   } catch (error) {
     if (error instanceof SyntaxError || (error instanceof DOMException && error.name === 'NotFoundError')) return null;
     throw error;

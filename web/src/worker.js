@@ -1,10 +1,13 @@
 /**
  * The Web Worker: Python in Pyodide over WebGPU. Calls come in, replies go out, as `protocol.js` says.
- * @import {Call, LoadParams, LoadProgress, LoadedModel, Reply} from './protocol.js'
+ * @import {PyodideInterface} from 'pyodide'
+ * @import {Inspection} from './inspect.js'
+ * @import {Call, CacheFit, Inspected, LoadParams, LoadProgress, LoadedModel, ModelChoice, Reply} from './protocol.js'
  */
 
 import * as bridge from './bridge.js';
 import { errorObject, invalidArgument, PageloomError } from './errors.js';
+import { inspectChoice } from './inspect.js';
 import { keepFile, openChoice } from './model_file.js';
 import { runCases } from './operators/run_cases.js';
 import { HOLDS_LOCK } from './protocol.js';
@@ -25,7 +28,13 @@ const ROOT = new URL('../', self.location.href);
  * @property {() => string} stats
  * @property {() => string} snapshot
  * @property {() => string} describe
+ * @property {(fields: string) => string} count_tokens
  */
+
+/** @type {Promise<PyodideInterface> | null} */
+let booting = null;
+/** @type {Inspection | null} */
+let inspection = null;
 
 /** @type {Session | null} */
 let session = null;
@@ -50,6 +59,9 @@ const METHODS = {
   abort: ({ id }) => loaded().abort(id) ?? null,
   stats: () => JSON.parse(loaded().stats()),
   snapshot: () => JSON.parse(loaded().snapshot()),
+  countTokens: ({ fields }) => parseAnswer(loaded().count_tokens(JSON.stringify(fields))),
+  inspect,
+  fit,
   storedModels: listModels,
   removeModel: async ({ key }) => (await removeModel(key)) ?? null,
   checkCases: async (params, onEvent) => {
@@ -110,10 +122,7 @@ function watch(id) {
 async function load({ model, store, options }, onProgress) {
   if (session) throw invalidArgument('this worker has a model already; start another engine');
   await requireWebGpu();
-  const [python, file] = await Promise.all([
-    bootPython(ROOT, (done, total) => onProgress({ stage: 'python', done, total })),
-    openChoice(model, store, ROOT, onProgress),
-  ]);
+  const [python, file] = await Promise.all([startPython(onProgress), openChoice(model, store, ROOT, onProgress)]);
   const module = python.pyimport('pageloom.tab.session');
   const started = await module.start(
     watchedBridge,
@@ -137,6 +146,44 @@ async function load({ model, store, options }, onProgress) {
     stored: kept.stored,
     warnings: [...file.warnings, ...described.warnings, ...kept.warnings],
   };
+}
+
+/**
+ * Reads the header of a model that may be loaded later.
+ * @param {{model: ModelChoice}} params
+ * @param {(progress: LoadProgress) => void} onProgress
+ * @returns {Promise<Inspected>}
+ */
+async function inspect({ model }, onProgress) {
+  await requireWebGpu();
+  const result = await inspectChoice(model, ROOT, startPython(onProgress));
+  inspection = result.inspection;
+  return result.inspected;
+}
+
+/**
+ * @param {{options: import('./protocol.js').EngineOptions}} params
+ * @returns {CacheFit}
+ */
+function fit({ options }) {
+  if (!inspection) throw invalidArgument('inspect a model that can run here before asking what fits');
+  return parseAnswer(inspection.fit(JSON.stringify(options)));
+}
+
+/** @param {(progress: LoadProgress) => void} onProgress */
+function startPython(onProgress) {
+  booting ??= bootPython(ROOT, (done, total) => onProgress({ stage: 'python', done, total }));
+  return booting;
+}
+
+/**
+ * What Python answered, or the error that it answered with.
+ * @param {string} text
+ */
+function parseAnswer(text) {
+  const answer = JSON.parse(text);
+  if ('error' in answer) throw new PageloomError(answer.error);
+  return answer;
 }
 
 function loaded() {

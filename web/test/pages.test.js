@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { hueOf, pageKind, poolInWords } from '../src/inside/pages.js';
 
 /** @param {string[]} owners */
-const block = (owners, cached = false) => ({ owners, references: owners.length, cached });
+const block = (owners, cached = false) => ({ owners, references: owners.length, serial: cached ? 7 : null });
 
 test('a page is owned, shared, cached or free', () => {
   assert.equal(pageKind(block(['1'])), 'owned');
@@ -15,7 +15,7 @@ test('a page is owned, shared, cached or free', () => {
 
 test('the pool in words counts every page once', () => {
   const blocks = [block(['1']), block(['1', '2']), block([], true), block([]), block([])];
-  const words = poolInWords({ block_size: 16, blocks, running: [], waiting: [] });
+  const words = poolInWords({ block_size: 16, blocks, running: [], waiting: [], steps: [], ended: [] });
   assert.equal(words, '5 pages of 16 tokens: 1 owned by one request, 1 shared by several, 1 kept for reuse, 2 free.');
 });
 

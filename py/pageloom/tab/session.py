@@ -32,7 +32,7 @@ async def start(bridge: Any, source: Any, options: str, post: Post, on_progress:
             session.tell(event)
 
     try:
-        settings = _settings(json.loads(options))
+        settings = runner_settings(json.loads(options))
         model = await load(source, settings=settings, on_progress=tell, on_recovery=on_recovery)
         session = Session(model, post)
         return session
@@ -40,7 +40,8 @@ async def start(bridge: Any, source: Any, options: str, post: Post, on_progress:
         return json.dumps(error_object(error))
 
 
-def _settings(options: dict[str, Any]) -> RunnerSettings:
+def runner_settings(options: dict[str, Any]) -> RunnerSettings:
+    """Raises `InvalidArgument` for fields that `RunnerSettings` does not have."""
     try:
         return RunnerSettings(**options)
     except TypeError as error:

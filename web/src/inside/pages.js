@@ -11,10 +11,10 @@ import { counted } from '../words.js';
  * @param {BlockView} block
  * @returns {PageKind}
  */
-export function pageKind({ owners, cached }) {
+export function pageKind({ owners, serial }) {
   if (owners.length > 1) return 'shared';
   if (owners.length === 1) return 'owned';
-  return cached ? 'cached' : 'free';
+  return serial === null ? 'free' : 'cached';
 }
 
 /** @param {EngineSnapshot} snapshot */

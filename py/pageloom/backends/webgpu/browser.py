@@ -92,6 +92,21 @@ class BrowserHandle:
         self.handle = handle
 
 
+def device_info(described: Any) -> DeviceInfo:
+    """From what `describeAdapter` of `web/src/gpu_adapter.js` tells."""
+    info = described.to_py()
+    return DeviceInfo(
+        vendor=info["vendor"],
+        architecture=info["architecture"],
+        description=info["description"],
+        home="browser",
+        adapter_class=info["adapterClass"],
+        features=frozenset(info["features"]),
+        limits=info["limits"],
+        subgroup_min_size=info["subgroupMinSize"],
+    )
+
+
 class BrowserDevice:
     """`device.Device` in the browser. The browser reports a refused command later: in `settle`, `idle` or `read`."""
 
@@ -100,17 +115,7 @@ class BrowserDevice:
         self._gpu = gpu
         # Methods are looked up once: an attribute of a JavaScript object costs as much as a call.
         self._write, self._submit, self._read = gpu.write, gpu.submit, gpu.read
-        info = gpu.info.to_py()
-        self._info = DeviceInfo(
-            vendor=info["vendor"],
-            architecture=info["architecture"],
-            description=info["description"],
-            home="browser",
-            adapter_class=info["adapterClass"],
-            features=frozenset(info["features"]),
-            limits=info["limits"],
-            subgroup_min_size=info["subgroupMinSize"],
-        )
+        self._info = device_info(gpu.info)
 
     @property
     def info(self) -> DeviceInfo:

@@ -45,8 +45,8 @@ async def load_decoder_weights(
 ) -> DecoderWeights:
     """Upload and repack every weight. What was loaded is given back where one fails; raises as `load_weight` does."""
     tensors, ops = description.gguf.tensors, description.decoder.ops
-    matrices = list(_matrices(ops))
-    total = sum(tensors[name].size for names, _ in matrices for name in names)
+    all_matrices = list(matrices(ops))
+    total = sum(tensors[name].size for names, _ in all_matrices for name in names)
     done = 0
 
     def on_bytes(count: int) -> None:
@@ -56,7 +56,7 @@ async def load_decoder_weights(
 
     weights = DecoderWeights({}, {})
     try:
-        for names, interleaved in matrices:
+        for names, interleaved in all_matrices:
             weights.matrices[names] = await load_weight(
                 device,
                 programs,
@@ -77,7 +77,7 @@ async def load_decoder_weights(
     return weights
 
 
-def _matrices(ops: tuple[LayerOp, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
+def matrices(ops: tuple[LayerOp, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
     """(tensor names, whether their rows interleave) of each matrix, each once: a tied embedding is loaded once."""
     found: dict[tuple[str, ...], bool] = {}
     for op in ops:
