@@ -1,10 +1,27 @@
 import { resolve } from 'node:path';
 import { defineConfig } from 'vite';
 import { viteStaticCopy } from 'vite-plugin-static-copy';
+import { HEADERS, POLICIES } from './web/policy.js';
 
 const web = resolve(import.meta.dirname, 'web');
 // Pyodide imports Node's modules only under Node.
 const external = [/^node:/];
+
+/** @returns {import('vite').Plugin} */
+function securityPolicy() {
+  return {
+    name: 'security-policy',
+    apply: 'build', // the development server puts scripts of its own into the markup
+    transformIndexHtml(_html, { path }) {
+      const content = POLICIES[/** @type {keyof typeof POLICIES} */ (path.slice(1))];
+      const attrs = { 'http-equiv': 'Content-Security-Policy', content };
+      return [{ tag: 'meta', attrs, injectTo: 'head-prepend' }];
+    },
+    generateBundle() {
+      this.emitFile({ type: 'asset', fileName: 'headers.json', source: `${JSON.stringify(HEADERS, null, 2)}\n` });
+    },
+  };
+}
 
 export default defineConfig(({ command }) => ({
   root: web,
@@ -16,6 +33,7 @@ export default defineConfig(({ command }) => ({
     outDir: resolve(import.meta.dirname, 'dist'),
     emptyOutDir: true,
     target: 'esnext',
+    assetsInlineLimit: 0, // the policy allows no data: addresses
     rolldownOptions: {
       external,
       input: {
@@ -31,6 +49,7 @@ export default defineConfig(({ command }) => ({
     },
   },
   plugins: [
+    securityPolicy(),
     viteStaticCopy({
       targets: [
         {

@@ -36,7 +36,7 @@ KERNELS_SOURCES = "py/pageloom-cpu"
 KERNELS_STAMP = ENVIRONMENT / "pageloom-cpu-stamp"
 NPM_SOURCES = ("package.json", "package-lock.json")
 PAGE_SOURCES = (
-    *("package-lock.json", "pyproject.toml", "vite.config.js", "vite.bridge.config.js"),
+    *("package-lock.json", "pyproject.toml", "vite.config.js", "vite.bridge.config.js", "vite.offline.config.js"),
     *("py/pageloom", "scripts/build_wheels.py", "scripts/make_vectors.py", "web", "wgsl"),
 )
 

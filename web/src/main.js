@@ -10,6 +10,7 @@ import { InsideView } from './inside/inside_view.js';
 import { ModelsView } from './models/models_view.js';
 import { endInWords, followRecovery, markTab, watchFreezing } from './notices/engine_notices.js';
 import { Notices } from './notices/notices.js';
+import { workOffline } from './offline/offline.js';
 import { OperatorsView } from './operators/operators_view.js';
 import { StatusBar } from './status_bar.js';
 import { setUpTabs } from './tabs.js';
@@ -67,4 +68,6 @@ watchFreezing(notices);
 for (const type of ['dragover', 'drop']) window.addEventListener(type, (event) => event.preventDefault());
 
 tabs.show('models');
+// What the first view needs comes first.
+window.addEventListener('load', () => workOffline(notices));
 if (new URLSearchParams(location.search).get('model') === 'built-in') models.load({ model: 'built-in' });

@@ -6,6 +6,7 @@ It serves the files of the folders it is given and nothing else: on 127.0.0.1, t
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
@@ -54,6 +55,7 @@ class PageServer(ThreadingHTTPServer):
             raise InvalidArgument(f"the port is {port}; it is 0 (a free one) to 65535", param="port")
         self.allowed_origin = allowed_origin
         self.folders = {name: path.resolve() for name, path in folders.items()}
+        self.headers = _headers_of_page(self.folders.get(""))
         try:
             super().__init__(("127.0.0.1", port), _Handler)
         except OSError as error:
@@ -83,6 +85,13 @@ class PageServer(ThreadingHTTPServer):
             return path if path.is_relative_to(root) and path.is_file() else None
         except (OSError, ValueError, RuntimeError):  # too long a name, a zero byte in it, or links in a circle
             return None
+
+
+def _headers_of_page(page: Path | None) -> dict[str, dict[str, str]]:
+    """The headers that a built page asks for, by name of file; "*" has those of the others."""
+    file = page / "headers.json" if page else None
+    headers = json.loads(file.read_text()) if file and file.is_file() else {}
+    return {"*": {"X-Content-Type-Options": "nosniff"}, **headers}
 
 
 @contextmanager
@@ -173,7 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
         # A name with a hash in it never changes its content; every other is asked for again and mostly not modified.
         lasting = self.path.startswith("/assets/")
         self.send_header("Cache-Control", "max-age=31536000, immutable" if lasting else "no-cache")
-        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in self.server.headers.get(path.name, self.server.headers["*"]).items():
+            self.send_header(name, value)
         self.end_headers()
         if with_body and _copy(file, self.wfile, body) != len(body):
             self.close_connection = True  # the file shrank meanwhile: the promised length can only be broken off

@@ -1,0 +1,34 @@
+/**
+ * Lets the page work without a network, and says when a newer version is there.
+ * @import {Notices} from '../notices/notices.js'
+ */
+
+/** @param {Notices} notices */
+export async function workOffline(notices) {
+  if (!import.meta.env.PROD || !navigator.serviceWorker) return;
+  const registration = await navigator.serviceWorker.register(new URL('service_worker.js', document.baseURI));
+  if (registration.waiting) offer(registration.waiting, notices);
+  registration.addEventListener('updatefound', () => {
+    const worker = registration.installing;
+    worker?.addEventListener('statechange', () => {
+      // The first version that is ever kept replaces none.
+      if (worker.state === 'installed' && navigator.serviceWorker.controller) offer(worker, notices);
+    });
+  });
+}
+
+/**
+ * @param {ServiceWorker} worker  Keeps the new version and waits.
+ * @param {Notices} notices
+ */
+function offer(worker, notices) {
+  const start = () => {
+    navigator.serviceWorker.addEventListener('controllerchange', () => location.reload(), { once: true });
+    worker.postMessage('start');
+  };
+  notices.show('update', {
+    title: 'A newer version of this page is ready',
+    text: 'It starts when all tabs of this page are closed, or now; a loaded model is then loaded again.',
+    actions: [['Start it now', start]],
+  });
+}
