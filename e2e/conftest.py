@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from pageloom.commands.browser import browser_flags, find_browser
 from pageloom.commands.page_files import DEFAULT_MODEL, find_page
 from pageloom.commands.page_server import PageServer, serving
+from tests.tiny_model import write_tiny_model
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -66,6 +67,14 @@ def page_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer
 def built_page() -> Iterator[PageServer]:
     """The page as it is built, with the built-in model."""
     with serving(PageServer({"": find_page(), "model": DEFAULT_MODEL})) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def tiny_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """The page as it is built, with a tiny model of random weights in the built-in one's place: quick, and no answers."""
+    model = write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
+    with serving(PageServer({"": find_page(), "model": model})) as server:
         yield server
 
 
