@@ -90,6 +90,12 @@
  * @property {number} [frequency_penalty]
  * @property {Record<string, number>} [logit_bias]
  * @property {number} [logprobs]  How many alternatives a token; 0 is the token's own only.
+ * @property {string[]} [choices]  The answer is one of these.
+ * @property {ResponseFormat} [response_format]  The answer is JSON.
+ *
+ * @typedef {{type: 'text'} | {type: 'json_object'} | {
+ *   type: 'json_schema', json_schema: {name: string, schema: unknown, strict?: boolean},
+ * }} ResponseFormat  As OpenAI's.
  *
  * @typedef {object} TokenLogprob
  * @property {string} token
@@ -116,6 +122,8 @@
  * @property {{admitted: number | null, first_token: number | null, finished: number}} timings  Seconds since the job was
  *   submitted; it is admitted when it first has pages.
  * @property {TokenLogprob[]} [logprobs]
+ * @property {Record<string, number>} [label_probabilities]  Of `choices`, in their order; they sum to 1.
+ * @property {Record<string, number>} [label_logprobs]  Natural logarithms: that the model says exactly this, and ends.
  *
  * @typedef {object} EngineStats  Totals since the load, as `pageloom.engine.snapshot.EngineStats`, and what is live.
  * @property {number} running  Requests that have pages.
