@@ -72,7 +72,7 @@ def built_page() -> Iterator[PageServer]:
 
 @pytest.fixture(scope="session")
 def tiny_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """The page as it is built, with a tiny model of random weights in the built-in one's place: quick, and no answers."""
+    """The page as it is built, with a tiny model of random weights as the built-in one: quick, and no answers."""
     model = write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
     with serving(PageServer({"": find_page(), "model": model})) as server:
         yield server
