@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pageloom.engine.batch import LogitAdjustment, RowCandidates, RunnerLimits, StepBatch, StepTicket
+from pageloom.engine.batch import RowCandidates, RunnerLimits, StepBatch, StepTicket
 from pageloom.engine.check_batch import check_batch
 from pageloom.errors import InvalidArgument
 
@@ -94,10 +94,7 @@ class FakeRunner:
             raise InvalidArgument(f"feed row {max(batch.feed_rows)} of {len(self._previous)} rows")
         self.batches.append(batch)
         states = self._write(batch, lost=index in self.fail)
-        self._previous = tuple(
-            candidates(states[token], [entry for entry in batch.adjustments if entry.row == row], batch.num_candidates)
-            for row, token in enumerate(batch.logits_rows)
-        )
+        self._previous = tuple(candidates(states[token], batch, row) for row, token in enumerate(batch.logits_rows))
         self._results[index] = self._previous
         return Ticket(index)
 
@@ -136,17 +133,22 @@ class FakeRunner:
         return blocks[block] * self.limits.block_size + offset
 
 
-def candidates(state: State | None, adjustments: Iterable[LogitAdjustment], count: int) -> RowCandidates:
+def candidates(state: State | None, batch: StepBatch, row: int) -> RowCandidates:
+    count, targets = batch.num_candidates, [target.token_id for target in batch.targets if target.row == row]
     if state is POISON:
-        return RowCandidates((0,) * count, (math.nan,) * count, math.nan)
+        return RowCandidates((0,) * count, (math.nan,) * count, math.nan, (math.nan,) * len(targets))
     logits = logits_of(state)
-    for entry in adjustments:
-        logit = logits[entry.token_id]
-        logits[entry.token_id] = (logit / entry.divisor if logit > 0 else logit * entry.divisor) + entry.bias
+    for entry in batch.adjustments:
+        if entry.row == row:
+            logit = logits[entry.token_id]
+            logits[entry.token_id] = (logit / entry.divisor if logit > 0 else logit * entry.divisor) + entry.bias
+    for mask in batch.masks:
+        if mask.row == row:
+            allowed = int.from_bytes(mask.allowed, "little")
+            logits = [logit if allowed >> token_id & 1 else -math.inf for token_id, logit in enumerate(logits)]
     order = sorted(range(VOCAB_SIZE), key=lambda token_id: (-logits[token_id], token_id))[:count]
-    return RowCandidates(
-        tuple(order), tuple(logits[i] for i in order), math.log(math.fsum(math.exp(logit) for logit in logits))
-    )
+    logsumexp = math.log(math.fsum(math.exp(logit) for logit in logits))
+    return RowCandidates(tuple(order), tuple(logits[i] for i in order), logsumexp, tuple(logits[i] for i in targets))
 
 
 def limits(**changes: int) -> RunnerLimits:

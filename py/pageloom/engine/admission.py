@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pageloom.engine.batch import RunnerLimits
+from pageloom.engine.classification import Label
 from pageloom.engine.sampler import max_logit_adjustments
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import CapacityExceeded, InvalidArgument
@@ -67,6 +68,22 @@ def check_sampling(prompt_ids: Sequence[int], params: SamplingParams, limits: Ru
             f"{limits.max_adjustments}. Lower max_tokens, shorten the prompt or leave the penalties out",
             param="logit_bias" if len(params.logit_bias) > limits.max_adjustments else "repetition_penalty",
         )
+
+
+def check_labels(prompt_length: int, labels: Sequence[Label], limits: RunnerLimits, context_length: int) -> None:
+    """Raise `CapacityExceeded` where a label finds no room behind the prompt, or where there are too many."""
+    if len(labels) > limits.max_targets:
+        raise CapacityExceeded(f"{len(labels)} choices; this runner compares {limits.max_targets}", param="choices")
+    room = min(
+        context_length, limits.max_blocks_per_sequence * limits.block_size, limits.num_blocks * limits.block_size
+    )
+    for label in labels:
+        if prompt_length + len(label.token_ids) > room:
+            raise CapacityExceeded(
+                f"the prompt of {prompt_length} tokens and a choice of {len(label.token_ids)} tokens exceed {room}. "
+                "Shorten them",
+                param="choices",
+            )
 
 
 def check_queue(num_waiting: int, max_waiting: int | None) -> None:

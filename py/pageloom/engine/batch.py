@@ -24,6 +24,31 @@ class LogitAdjustment:
 
 
 @dataclass(frozen=True, slots=True)
+class RowMask:
+    """The tokens that may be chosen in one row; the logits of all others become -inf before candidates are chosen.
+
+    `row` indexes `StepBatch.logits_rows`. `allowed` is little-endian u32 `[ceil(vocab_size / 32)]`: bit `t % 32` of
+    word `t // 32` is set where token t is allowed. At least one is, and none past the vocabulary.
+    """
+
+    row: int
+    allowed: bytes
+
+
+def mask_bytes(vocab_size: int) -> int:
+    """The length of `RowMask.allowed`."""
+    return 4 * -(-vocab_size // 32)
+
+
+@dataclass(frozen=True, slots=True)
+class LogitTarget:
+    """A token whose logit in a row is wanted whether or not it is a candidate. `row` as in `RowMask`."""
+
+    row: int
+    token_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepBatch:
     """One forward pass over B sequences, `num_tokens` new tokens in all, packed without padding.
 
@@ -47,18 +72,26 @@ class StepBatch:
     adjustments: tuple[LogitAdjustment, ...] = ()
     num_candidates: int = 1
     """How many candidates a row; 1 is greedy. At most `RunnerLimits.max_candidates`."""
+    masks: tuple[RowMask, ...] = ()
+    """At most one a row, by ascending row. Equal masks may be the same object."""
+    targets: tuple[LogitTarget, ...] = ()
+    """By ascending row; at most `RunnerLimits.max_targets`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowCandidates:
     """The best `num_candidates` tokens of one row, best first (ties: lower id first), with their adjusted logits.
 
-    `logsumexp` is over the whole adjusted row, so `logits[i] - logsumexp` is a log-probability at temperature 1.
+    `logsumexp` is over the whole adjusted and masked row, so `logits[i] - logsumexp` is a log-probability at
+    temperature 1. Where a mask allows fewer tokens than there are candidates, the last ones have the logit -inf and
+    any id.
     """
 
     token_ids: tuple[int, ...]
     logits: tuple[float, ...]
     logsumexp: float
+    target_logits: tuple[float, ...] = ()
+    """Of the row's `LogitTarget`s, in their order; adjusted and masked as the candidates are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +101,14 @@ class RunnerLimits:
     max_tokens: int
     """New tokens a step, over all sequences."""
     max_sequences: int
-    """Sequences a step; also the most `logits_rows`."""
+    """Sequences a step; also the most `logits_rows`, of which one sequence may have several."""
     num_blocks: int
     block_size: int
     max_blocks_per_sequence: int
     max_candidates: int
     max_adjustments: int
     vocab_size: int
+    max_targets: int = 4096
 
 
 class StepTicket(Protocol):

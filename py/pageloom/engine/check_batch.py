@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from pageloom.engine.batch import RunnerLimits, StepBatch
+from pageloom.engine.batch import RunnerLimits, StepBatch, mask_bytes
 from pageloom.errors import InvalidArgument
 
 
@@ -16,6 +16,8 @@ def check_batch(batch: StepBatch, limits: RunnerLimits) -> None:
     for sequence, (start, end) in enumerate(itertools.pairwise(batch.cumulative_sequence_length)):
         _check_sequence(batch, limits, sequence, end - start)
     _check_rows(batch, limits, num_tokens)
+    _check_masks(batch, limits)
+    _check_targets(batch, limits)
 
 
 def _require(condition: bool, message: str, param: str) -> None:
@@ -113,4 +115,36 @@ def _check_rows(batch: StepBatch, limits: RunnerLimits, num_tokens: int) -> None
             0 <= entry.row < len(rows) and 0 <= entry.token_id < limits.vocab_size,
             f"an adjustment names row {entry.row} of {len(rows)} and token {entry.token_id} of {limits.vocab_size}",
             "adjustments",
+        )
+
+
+def _check_masks(batch: StepBatch, limits: RunnerLimits) -> None:
+    rows = [mask.row for mask in batch.masks]
+    _require(
+        all(0 <= row < len(batch.logits_rows) for row in rows) and rows == sorted(set(rows)),
+        f"the masks are of the rows {rows}; they are ascending and below {len(batch.logits_rows)}",
+        "masks",
+    )
+    num_bytes = mask_bytes(limits.vocab_size)
+    for mask in batch.masks:
+        _require(
+            len(mask.allowed) == num_bytes and any(mask.allowed),
+            f"the mask of row {mask.row} has {len(mask.allowed)} bytes; it has {num_bytes} and allows some token",
+            "masks",
+        )
+
+
+def _check_targets(batch: StepBatch, limits: RunnerLimits) -> None:
+    rows = [target.row for target in batch.targets]
+    _require(
+        len(rows) <= limits.max_targets and rows == sorted(rows),
+        f"a step has {len(rows)} targets; at most {limits.max_targets} are allowed, by ascending row",
+        "targets",
+    )
+    for target in batch.targets:
+        _require(
+            0 <= target.row < len(batch.logits_rows) and 0 <= target.token_id < limits.vocab_size,
+            f"a target names row {target.row} of {len(batch.logits_rows)} and token {target.token_id} of "
+            f"{limits.vocab_size}",
+            "targets",
         )

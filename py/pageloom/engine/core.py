@@ -10,6 +10,9 @@ once `resume` brings another Runner, if there is to be one; else they end.
 Up to `pipeline_depth` steps are under way at once. The next step is submitted before the result of the last is known
 where no row of it needs the host; its tokens are fed on the device. What ran past a stop is discarded: it was written
 behind the committed tokens of private blocks, and whoever gets such a block later writes it in a later step.
+
+A row needs the host where its token is drawn, or where what may follow depends on it. All rows of its step then wait
+for the way to the host and back: going ahead without that row would let it move in every other step only.
 """
 
 from __future__ import annotations
@@ -19,17 +22,19 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pageloom.engine.admission import check_queue, check_sampling, check_token_ids, length_limit
+from pageloom.engine.admission import check_labels, check_queue, check_sampling, check_token_ids, length_limit
 from pageloom.engine.batch import RowCandidates, Runner, StepTicket
+from pageloom.engine.classification import Classification, Label
+from pageloom.engine.constraint import Constraint
 from pageloom.engine.events import Event, FinishEvent
+from pageloom.engine.generation import Generation
 from pageloom.engine.meter import Meter
 from pageloom.engine.output_text import Detokenizer, OutputText
 from pageloom.engine.request import Request
-from pageloom.engine.sampler import num_candidates
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.engine.scheduler import Scheduler
 from pageloom.engine.snapshot import BlockView, EngineSnapshot, EngineStats, RequestView
-from pageloom.engine.step import StepPlan, build_batch
+from pageloom.engine.step import Chunk, StepPlan, build_batch
 from pageloom.errors import DeviceError, DeviceLost, InvalidArgument, PageloomError
 from pageloom.kv.prefix_cache import Root
 
@@ -104,13 +109,18 @@ class EngineCore:
         params: SamplingParams,
         listener: Callable[[Event], None],
         *,
+        constraint: Constraint | None = None,
+        labels: Sequence[Label] = (),
         request_id: str | None = None,
         cache_salt: str | None = None,
     ) -> Request:
         """Queue a request; `listener` gets its events from within `step` and `abort`.
 
+        With `constraint` only answers that keep it are given; with `labels` the answer is one of them.
+
         Raises `InvalidArgument` for tokens outside the vocabulary or an id in use, `CapacityExceeded` where the request
-        can never run or the queue is full, and what ended the engine where it has ended.
+        can never run or the queue is full, what `constraint.allowed` raises, and what ended the engine where it has
+        ended.
         """
         if self._failure is not None:
             raise self._failure
@@ -118,22 +128,38 @@ class EngineCore:
         check_token_ids(prompt_ids, params, self.limits.vocab_size)
         limit = length_limit(len(prompt_ids), params, self.limits, self._context_length)
         check_sampling(prompt_ids, params, self.limits, limit - len(prompt_ids))
+        check_labels(len(prompt_ids), labels, self.limits, self._context_length)
         arrival = self._num_arrivals
         request_id = f"request-{arrival}" if request_id is None else request_id
         if request_id in self._live:
             raise InvalidArgument(f"the request id {request_id!r} is in use; take another", param="request_id")
+        table = self._scheduler.new_table(Root(cache_salt, None if self._config.share_prefixes else arrival))
+        request: Request
+        if labels:
+            request = Classification(
+                request_id,
+                arrival,
+                prompt_ids,
+                params,
+                labels,
+                table=table,
+                end_ids=self._stop_ids,
+                listener=listener,
+            )
+        else:
+            request = Generation(
+                request_id,
+                arrival,
+                prompt_ids,
+                params,
+                table=table,
+                length_limit=limit,
+                stop_ids=frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self._stop_ids),
+                text=OutputText(self._detokenizer(), params.stop),
+                constraint=constraint,
+                listener=listener,
+            )
         self._num_arrivals += 1
-        request = Request(
-            request_id,
-            arrival,
-            prompt_ids,
-            params,
-            table=self._scheduler.new_table(Root(cache_salt, None if self._config.share_prefixes else arrival)),
-            length_limit=limit,
-            stop_ids=frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self._stop_ids),
-            text=OutputText(self._detokenizer(), params.stop),
-            listener=listener,
-        )
         self._live[request_id] = request
         self._scheduler.add(request)
         return request
@@ -224,12 +250,12 @@ class EngineCore:
         """Plan and submit a step; False where there is none to submit yet."""
         if any(step.plan.needs_host for step in self._in_flight):
             return False
-        fed_by = self._in_flight[-1].plan.rows if self._in_flight else {}
+        fed_by = self._in_flight[-1].plan.first_rows if self._in_flight else {}
         plan = self._scheduler.plan(fed_by)
         if plan is None:
             return False
         candidates = max(
-            (num_candidates(chunk.request.params, self.limits.max_candidates) for chunk in plan.sampling), default=1
+            (chunk.request.num_candidates(self.limits.max_candidates) for chunk in plan.sampling), default=1
         )
         batch = build_batch(plan, fed_by, self.limits.block_size, candidates)
         try:
@@ -238,8 +264,7 @@ class EngineCore:
             self._roll_back(plan, error)
             return True
         for chunk in plan.chunks:
-            chunk.request.num_submitted = chunk.end
-            chunk.request.num_pending += chunk.samples
+            chunk.request.submitted(chunk)
         self._in_flight.append(_InFlight(plan, ticket, time.perf_counter()))
         self._meter.observe(self._scheduler.pool)
         return True
@@ -248,8 +273,8 @@ class EngineCore:
         step = self._in_flight[0]
         try:
             rows = await self._runner.result(step.ticket)
-            if len(rows) != len(step.plan.sampling):
-                raise DeviceError(f"the runner gave {len(rows)} rows; {len(step.plan.sampling)} were asked for")
+            if len(rows) != len(step.plan.rows):
+                raise DeviceError(f"the runner gave {len(rows)} rows; {len(step.plan.rows)} were asked for")
         except Exception as error:
             self._in_flight.popleft()
             self._roll_back(step.plan, error)
@@ -257,19 +282,22 @@ class EngineCore:
         self._in_flight.popleft()
         for chunk in step.plan.chunks:
             if chunk.table is chunk.request.table:
-                chunk.table.commit(chunk.request.token_ids, chunk.end)
-        for chunk, row in zip(step.plan.sampling, rows, strict=True):
+                # Tokens that are tried out behind the known ones are written over later: they are never shared.
+                chunk.table.commit(chunk.request.token_ids, min(chunk.end, chunk.request.num_known))
+        for chunk in step.plan.sampling:
+            first = step.plan.first_rows[chunk.request]
             if not chunk.request.is_finished:
-                self._accept(chunk.request, row)
+                self._accept(chunk, rows[first : first + len(chunk.rows)])
         self._meter.record(step.plan, step.submitted_at)
 
-    def _accept(self, request: Request, row: RowCandidates) -> None:
+    def _accept(self, chunk: Chunk, rows: Sequence[RowCandidates]) -> None:
+        request = chunk.request
+        known = request.num_known
         try:
-            end = request.accept(row)
+            end = request.accept(chunk, rows)
         except DeviceError as error:
             end = FinishEvent("error", request.usage, error=error)
-        else:
-            self._meter.count_output()
+        self._meter.count_outputs(request.num_known - known)
         if end is not None:
             self._end(request, end)
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Generic
 
+from pageloom.engine.classification import Label
+from pageloom.engine.constraint import Constraint
 from pageloom.engine.core import EngineConfig, EngineCore
 from pageloom.engine.events import Completion, Event, FinishEvent
 from pageloom.engine.output_text import Detokenizer
@@ -97,10 +99,15 @@ class Engine(Generic[R]):
         prompt_ids: Sequence[int],
         params: SamplingParams = _GREEDY,
         *,
+        constraint: Constraint | None = None,
+        labels: Sequence[Label] = (),
         request_id: str | None = None,
         cache_salt: str | None = None,
     ) -> RequestHandle:
         """Queue a prompt; call it on the event loop. Only requests with equal `cache_salt` share blocks.
+
+        With `constraint`, which follows this request alone, only answers that keep it are given. With `labels` the
+        answer is one of them, and its `FinishEvent` has their probabilities.
 
         Raises `InvalidArgument` for tokens outside the vocabulary, an id in use or another event loop;
         `CapacityExceeded` for a prompt that can never run, a full queue, or sampling that the Runner has no room for;
@@ -112,7 +119,15 @@ class Engine(Generic[R]):
             raise InvalidArgument("the engine runs requests on another event loop; use it from that one")
 
         def enqueue(listener: Callable[[Event], None]) -> Request:
-            return self._core.add(prompt_ids, params, listener, request_id=request_id, cache_salt=cache_salt)
+            return self._core.add(
+                prompt_ids,
+                params,
+                listener,
+                constraint=constraint,
+                labels=labels,
+                request_id=request_id,
+                cache_salt=cache_salt,
+            )
 
         handle = RequestHandle(enqueue, self._core.abort)
         if not running:

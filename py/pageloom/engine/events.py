@@ -21,7 +21,8 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """Natural logarithm of a token's probability at temperature 1, after penalties and bias."""
+    """Natural logarithm of a token's probability at temperature 1, after penalties and bias, among the tokens that are
+    allowed."""
 
     token_id: int
     logprob: float
@@ -43,13 +44,24 @@ class TokenEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelScore:
+    """`logprob` is ln P(the answer is this label and nothing more); `probability` is among the given labels."""
+
+    label: str
+    logprob: float
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
 class FinishEvent:
-    """The last event. `stop_reason` is the stop token or stop string; `error` goes with the reason "error"."""
+    """The last event. `stop_reason` is the stop token or stop string; `error` goes with the reason "error"; `labels`
+    are those of a classification, in the order in which they were given."""
 
     reason: FinishReason
     usage: Usage
     stop_reason: int | str | None = None
     error: PageloomError | None = None
+    labels: tuple[LabelScore, ...] = ()
 
 
 Event = TokenEvent | FinishEvent
@@ -82,3 +94,4 @@ class Completion:
     logprobs: tuple[TokenLogprob, ...]
     top_logprobs: tuple[tuple[TokenLogprob, ...], ...]
     timings: Timings
+    labels: tuple[LabelScore, ...] = ()

@@ -43,8 +43,8 @@ class Meter:
         self._decode_tokens += decode_tokens
         self._busy_seconds += seconds
 
-    def count_output(self) -> None:
-        self._output_tokens += 1
+    def count_outputs(self, num_tokens: int) -> None:
+        self._output_tokens += num_tokens
 
     def stats(
         self, pool: BlockPool, *, running: int, waiting: int, cached_tokens: int, preemptions: int

@@ -1,28 +1,16 @@
-"""One prompt on its way through the engine."""
+"""One prompt on its way through the engine: what every kind of request has."""
 
 from __future__ import annotations
 
 import enum
-import random
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Sequence
 
 from pageloom.engine.batch import RowCandidates
-from pageloom.engine.events import (
-    Completion,
-    Event,
-    FinishEvent,
-    FinishReason,
-    Timings,
-    TokenEvent,
-    TokenLogprob,
-    Usage,
-)
-from pageloom.engine.output_text import OutputText
-from pageloom.engine.sampler import TokenAdjustment, logit_adjustments, sample
-from pageloom.engine.sampling_params import SamplingParams
+from pageloom.engine.events import Completion, Event, FinishEvent, Timings, Usage
 from pageloom.engine.snapshot import RequestRecord
+from pageloom.engine.step import Chunk, StepRoom
 from pageloom.errors import PageloomError
 from pageloom.kv.block_table import BlockTable
 
@@ -35,49 +23,37 @@ class RequestState(enum.Enum):
     FINISHED = "finished"
 
 
-class Request:
+class Request(ABC):
     """The tokens of a prompt and its output, and how far the device has come with them.
 
-        token_ids:   prompt | output known to the host  | num_pending sampled on the device, not known yet
-        positions:   [0 ------- num_submitted) in steps that are done or under way
-
-    A request that could run in the next step has `num_submitted < length`.
+    token_ids:   prompt | output known to the host  | num_pending sampled on the device, not known yet
+    positions:   [0 ------- num_submitted) in steps that are done or under way
     """
+
+    num_pending = 0
 
     def __init__(
         self,
         request_id: str,
         arrival: int,
         prompt_ids: Sequence[int],
-        params: SamplingParams,
         *,
         table: BlockTable,
         length_limit: int,
-        stop_ids: frozenset[int],
-        text: OutputText,
         listener: Callable[[Event], None],
     ) -> None:
-        """`table` is empty. `length_limit` bounds prompt and output together. `stop_ids` respects `ignore_eos`."""
+        """`table` is empty. `length_limit` bounds prompt and output together."""
         self.id = request_id
         self.arrival = arrival
-        self.params = params
         self.length_limit = length_limit
         self.prompt_length = len(prompt_ids)
         self.token_ids = list(prompt_ids)
         self.state = RequestState.WAITING
         self.table = table
         self.num_submitted = 0
-        self.num_pending = 0
         self.cached_tokens: int | None = None
         self.error: PageloomError | None = None
-        self._stop_ids = stop_ids
-        self._text = text
         self._listener = listener
-        self._random = random.Random(params.seed)
-        self._prompt_tokens = frozenset(prompt_ids) if params.repetition_penalty != 1.0 else frozenset()
-        self._output_counts: Counter[int] = Counter()
-        self._logprobs: list[TokenLogprob] = []
-        self._top_logprobs: list[tuple[TokenLogprob, ...]] = []
         self._finish: FinishEvent | None = None
         self._submitted_at = time.perf_counter()
         self._admitted_at: float | None = None
@@ -98,18 +74,51 @@ class Request:
         return self.state is RequestState.FINISHED
 
     @property
-    def is_complete(self) -> bool:
-        """Whether enough tokens have been sampled, the pending ones included."""
-        return self.length >= self.length_limit
-
-    @property
-    def max_cached(self) -> int:
-        """The most positions that ever hold K and V: the last token of the request is never fed back."""
-        return self.length_limit - 1
-
-    @property
     def usage(self) -> Usage:
         return Usage(self.prompt_length, self.num_known - self.prompt_length, self.cached_tokens or 0)
+
+    @property
+    @abstractmethod
+    def needs_host(self) -> bool:
+        """Whether the next step cannot be made before the host has seen this request's row of the last one."""
+
+    @property
+    @abstractmethod
+    def is_decoding(self) -> bool:
+        """Whether all that is left to compute is the token sampled last."""
+
+    @property
+    @abstractmethod
+    def first_reservation(self) -> int:
+        """The positions for which there have to be blocks when the request starts or starts again."""
+
+    @abstractmethod
+    def is_ready(self, fed_by: Container[Request]) -> bool:
+        """Whether the next step can go on with it. `fed_by` has the requests whose pending token the step submitted
+        last can feed."""
+
+    @abstractmethod
+    def next_chunk(self, room: StepRoom) -> Chunk | None:
+        """As much of its next tokens as there is room for; None, where there is too little."""
+
+    @abstractmethod
+    def submitted(self, chunk: Chunk) -> None:
+        """Take down that a step with `chunk` is under way."""
+
+    @abstractmethod
+    def num_candidates(self, max_candidates: int) -> int:
+        """How many candidates a row needs. A batch may bring more, which changes nothing."""
+
+    @abstractmethod
+    def accept(self, chunk: Chunk, rows: Sequence[RowCandidates]) -> FinishEvent | None:
+        """Take the results of the rows of `chunk`; returns how the request ends, if it does.
+
+        Raises `DeviceError` for logits that are no numbers.
+        """
+
+    @abstractmethod
+    def completion(self) -> Completion:
+        """The result of a finished request."""
 
     def admit(self, cached_tokens: int) -> bool:
         """Take down that it has a row and blocks, `cached_tokens` of them computed; False where it had some before."""
@@ -119,28 +128,10 @@ class Request:
         self._admitted_at = time.perf_counter()
         return True
 
-    def adjustments(self) -> tuple[TokenAdjustment, ...]:
-        """The changes of the next row's logits."""
-        return logit_adjustments(self.params, self._prompt_tokens, self._output_counts)
-
-    def accept(self, row: RowCandidates) -> FinishEvent | None:
-        """Take the result of this request's oldest pending row; returns how the request ends, if it does.
-
-        Raises `DeviceError` for logits that are no numbers.
-        """
-        sampled = sample(self.params, row, self._random)
-        token_id = sampled.token_id
-        self.num_pending -= 1
-        self.token_ids.append(token_id)
-        self._output_counts[token_id] += 1
-        if self._first_token_at is None:
-            self._first_token_at = time.perf_counter()
-        if sampled.logprob is not None:
-            self._logprobs.append(TokenLogprob(token_id, sampled.logprob))
-            self._top_logprobs.append(sampled.top_logprobs)
-        text, reason, stop_reason = self._advance_text(token_id)
-        self._listener(TokenEvent(token_id, text, sampled.logprob, sampled.top_logprobs))
-        return FinishEvent(reason, self.usage, stop_reason) if reason else None
+    def restart(self, table: BlockTable, *, device_lost: bool = False) -> None:
+        """Begin again with an empty `table`. What is under way still comes unless the device is lost."""
+        self.table = table
+        self.num_submitted = 0
 
     def finish(self, event: FinishEvent) -> None:
         """Tell the caller that nothing more comes. Only the first call counts."""
@@ -151,22 +142,6 @@ class Request:
         self._finish = event
         self.error = event.error
         self._listener(event)
-
-    def completion(self) -> Completion:
-        """The result of a finished request."""
-        assert self._finish is not None, "completion() is for finished requests"
-        return Completion(
-            request_id=self.id,
-            prompt_ids=tuple(self.token_ids[: self.prompt_length]),
-            output_ids=tuple(self.token_ids[self.prompt_length :]),
-            text=self._text.text,
-            finish_reason=self._finish.reason,
-            stop_reason=self._finish.stop_reason,
-            usage=self._finish.usage,
-            logprobs=tuple(self._logprobs),
-            top_logprobs=tuple(self._top_logprobs),
-            timings=self._timings,
-        )
 
     def record(self) -> RequestRecord:
         """What the timeline keeps of a finished request."""
@@ -190,15 +165,3 @@ class Request:
             finished=self._finished_at - self._submitted_at,
             admitted=None if admitted is None else admitted - self._submitted_at,
         )
-
-    def _advance_text(self, token_id: int) -> tuple[str, FinishReason | None, int | str | None]:
-        """The text to show with this token, and why the request ends with it, if it does."""
-        if token_id in self._stop_ids:
-            return self._text.finish().text, "stop", token_id
-        scan = self._text.feed(token_id)
-        if scan.stopped_by is not None:
-            return scan.text, "stop", scan.stopped_by
-        if self.num_known < self.length_limit:
-            return scan.text, None, None
-        rest = self._text.finish()
-        return scan.text + rest.text, "stop" if rest.stopped_by else "length", rest.stopped_by

@@ -91,6 +91,9 @@ def sample(params: SamplingParams, row: RowCandidates, rng: random.Random) -> Sa
     Raises `DeviceError` where the logits are no numbers, as after a fault on the device.
     """
     token_ids, logits = row.token_ids, row.logits
+    if len(logits) > 1 and logits[-1] == -math.inf:
+        logits = tuple(itertools.takewhile(lambda logit: logit > -math.inf, logits)) or logits[:1]
+        token_ids = token_ids[: len(logits)]
     if not (logits and math.isfinite(logits[0]) and math.isfinite(row.logsumexp)):
         raise DeviceError(f"the device gave no finite logits: {logits[:3]}, logsumexp {row.logsumexp}")
     index = 0

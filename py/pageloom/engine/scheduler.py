@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from pageloom.engine.batch import RunnerLimits
 from pageloom.engine.request import Request, RequestState
-from pageloom.engine.step import Chunk, StepPlan
+from pageloom.engine.step import Chunk, StepPlan, StepRoom
 from pageloom.kv.block_pool import BlockPool
 from pageloom.kv.block_table import BlockTable
 from pageloom.kv.prefix_cache import CachedBlock, PrefixCache, Root
@@ -28,23 +28,17 @@ from pageloom.kv.prefix_cache import CachedBlock, PrefixCache, Root
 
 @dataclass(slots=True)
 class _Draft:
-    """A plan in the making and what the step has left."""
+    """A plan in the making."""
 
-    tokens: int
-    adjustments: int
+    room: StepRoom
     chunks: list[Chunk] = field(default_factory=list)
 
     def add(self, request: Request) -> None:
         """Take as much of the request's next tokens as there is room for; nothing, where there is none."""
-        start = request.num_submitted
-        end = min(request.length, start + self.tokens)
-        samples = end == request.length
-        adjustments = request.adjustments() if samples else ()
-        if end == start or len(adjustments) > self.adjustments:
-            return
-        self.tokens -= end - start
-        self.adjustments -= len(adjustments)
-        self.chunks.append(Chunk(request, request.table, start, end, samples, adjustments))
+        chunk = request.next_chunk(self.room)
+        if chunk is not None:
+            self.room.take(chunk)
+            self.chunks.append(chunk)
 
 
 class Scheduler:
@@ -81,21 +75,21 @@ class Scheduler:
             self.add(request)
         self.running.clear()
         for request in self.waiting:
-            request.table = self.new_table(request.table.root)
-            request.num_submitted = request.num_pending = 0
+            request.restart(self.new_table(request.table.root), device_lost=True)
 
     def plan(self, fed_by: Container[Request]) -> StepPlan | None:
         """The next step, its blocks reserved; None where nobody can run now.
 
         `fed_by` has the requests whose pending token the step submitted last can feed.
         """
-        draft = _Draft(self.token_budget, self.limits.max_adjustments)
-        ready = [request for request in self.running if self._is_ready(request, fed_by)]
+        limits = self.limits
+        draft = _Draft(StepRoom(self.token_budget, limits.max_sequences, limits.max_adjustments, limits.max_targets))
+        ready = [request for request in self.running if request.is_ready(fed_by)]
         for request in ready:
-            if _is_decode(request) and self._grow(request):
+            if request.is_decoding and self._grow(request):
                 draft.add(request)
         for request in ready:
-            if not _is_decode(request) and request.state is RequestState.RUNNING:
+            if not request.is_decoding and request.state is RequestState.RUNNING:
                 draft.add(request)
         self._admit(draft)
         return StepPlan(tuple(draft.chunks)) if draft.chunks else None
@@ -103,10 +97,6 @@ class Scheduler:
     def _empty_pool(self) -> None:
         self.cache = PrefixCache(self.limits.block_size)
         self.pool = BlockPool(self.limits.num_blocks, self.cache)
-
-    def _is_ready(self, request: Request, fed_by: Container[Request]) -> bool:
-        next_is_known = request.num_submitted < request.num_known
-        return not request.is_complete and (next_is_known or request in fed_by)
 
     def _grow(self, request: Request) -> bool:
         """Own a block for the next position, preempting whoever arrived last; False where that was `request`."""
@@ -125,21 +115,20 @@ class Scheduler:
 
     def _release(self, request: Request) -> None:
         request.table.release()
-        request.table = request.table.successor()
-        request.num_submitted = 0
+        request.restart(request.table.successor())
 
     def _admit(self, draft: _Draft) -> None:
         if not self.waiting:
             return
         under_way = {request.table.next_key(request.token_ids) for request in self.running}
         for request in self.waiting[: self.limits.max_sequences]:
-            if len(self.running) == self.limits.max_sequences or draft.tokens == 0 or request.num_pending:
+            if len(self.running) == self.limits.max_sequences or draft.room.tokens == 0 or request.num_pending:
                 break
             prefix = self.cache.match(request.table.root, request.token_ids)
             next_key = self.cache.next_key(request.table.root, request.token_ids, prefix)
             if next_key is not None and next_key in under_way:
                 continue
-            num_tokens = min(request.num_known + 1, request.max_cached)
+            num_tokens = request.first_reservation
             if not request.table.can_reserve(num_tokens, prefix=prefix):
                 break
             self._start(request, prefix, num_tokens)
@@ -159,7 +148,3 @@ class Scheduler:
 
 def _by_arrival(request: Request) -> int:
     return request.arrival
-
-
-def _is_decode(request: Request) -> bool:
-    return request.length - request.num_submitted == 1

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from pageloom.engine.batch import LogitAdjustment, StepBatch
-from pageloom.engine.request import Request
+from pageloom.engine.batch import LogitAdjustment, LogitTarget, RowMask, StepBatch
 from pageloom.engine.sampler import TokenAdjustment
 from pageloom.kv.block_table import BlockTable, blocks_for
+
+if TYPE_CHECKING:
+    from pageloom.engine.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is wanted of the next-token distribution behind one token."""
+
+    adjustments: tuple[TokenAdjustment, ...] = ()
+    allowed: bytes | None = None
+    """As `RowMask.allowed`; None allows every token."""
+    targets: tuple[int, ...] = ()
+    """Tokens whose logits are wanted."""
+
+
+PLAIN_ROW = Row()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,9 +38,10 @@ class Chunk:
     table: BlockTable
     start: int
     end: int
-    samples: bool
-    """Whether the step finds candidates for the token at position `end`."""
-    adjustments: tuple[TokenAdjustment, ...] = ()
+    token_ids: Sequence[int]
+    """The first of the new tokens; those behind are known to the device alone."""
+    rows: tuple[Row, ...] = ()
+    """Of the last tokens of the chunk, one each."""
 
     @property
     def num_tokens(self) -> int:
@@ -33,6 +52,23 @@ class Chunk:
         return self.start >= self.request.prompt_length and self.num_tokens == 1
 
 
+@dataclass(slots=True)
+class StepRoom:
+    """What a step in the making has left."""
+
+    tokens: int
+    rows: int
+    adjustments: int
+    targets: int
+
+    def take(self, chunk: Chunk) -> None:
+        self.tokens -= chunk.num_tokens
+        self.rows -= len(chunk.rows)
+        for row in chunk.rows:
+            self.adjustments -= len(row.adjustments)
+            self.targets -= len(row.targets)
+
+
 @dataclass(frozen=True, eq=False)
 class StepPlan:
     """What one step computes. Blocks for it are reserved."""
@@ -41,12 +77,18 @@ class StepPlan:
 
     @cached_property
     def sampling(self) -> tuple[Chunk, ...]:
-        """The chunks with a row of logits, in the order of the rows."""
-        return tuple(chunk for chunk in self.chunks if chunk.samples)
+        """The chunks with rows of logits, in the order of the rows."""
+        return tuple(chunk for chunk in self.chunks if chunk.rows)
 
     @cached_property
-    def rows(self) -> dict[Request, int]:
-        return {chunk.request: row for row, chunk in enumerate(self.sampling)}
+    def rows(self) -> tuple[Row, ...]:
+        return tuple(row for chunk in self.sampling for row in chunk.rows)
+
+    @cached_property
+    def first_rows(self) -> dict[Request, int]:
+        """The index of the first row of each request that has rows."""
+        starts = itertools.accumulate((len(chunk.rows) for chunk in self.sampling), initial=0)
+        return {chunk.request: row for row, chunk in zip(starts, self.sampling, strict=False)}
 
     @property
     def num_tokens(self) -> int:
@@ -59,7 +101,7 @@ class StepPlan:
     @cached_property
     def needs_host(self) -> bool:
         """Whether the host has to see this step's candidates before the next step can be made."""
-        return any(chunk.request.params.needs_host for chunk in self.sampling)
+        return any(chunk.request.needs_host for chunk in self.sampling)
 
 
 def build_batch(plan: StepPlan, fed_by: dict[Request, int], block_size: int, num_candidates: int) -> StepBatch:
@@ -70,22 +112,29 @@ def build_batch(plan: StepPlan, fed_by: dict[Request, int], block_size: int, num
     input_ids: list[int] = []
     feed_rows: list[int] = []
     for chunk in plan.chunks:
-        known = chunk.request.token_ids[chunk.start : chunk.end]
+        known = chunk.token_ids
         fed = chunk.num_tokens - len(known)
         input_ids += [*known, *[0] * fed]
         feed_rows += [*[-1] * len(known), *(fed_by[chunk.request] for _ in range(fed))]
     ends = list(itertools.accumulate((chunk.num_tokens for chunk in plan.chunks), initial=0))
+    rows = list(enumerate(plan.rows))
     return StepBatch(
         input_ids=tuple(input_ids),
         feed_rows=tuple(feed_rows),
         cumulative_sequence_length=tuple(ends),
         past_seqlens=tuple(chunk.start for chunk in plan.chunks),
         block_table=tuple(tuple(chunk.table.block_ids[: blocks_for(chunk.end, block_size)]) for chunk in plan.chunks),
-        logits_rows=tuple(end - 1 for end, chunk in zip(ends[1:], plan.chunks, strict=True) if chunk.samples),
+        logits_rows=tuple(
+            token
+            for end, chunk in zip(ends[1:], plan.chunks, strict=True)
+            for token in range(end - len(chunk.rows), end)
+        ),
         adjustments=tuple(
-            LogitAdjustment(row, entry.token_id, entry.divisor, entry.bias)
-            for row, chunk in enumerate(plan.sampling)
-            for entry in chunk.adjustments
+            LogitAdjustment(index, entry.token_id, entry.divisor, entry.bias)
+            for index, row in rows
+            for entry in row.adjustments
         ),
         num_candidates=num_candidates,
+        masks=tuple(RowMask(index, row.allowed) for index, row in rows if row.allowed is not None),
+        targets=tuple(LogitTarget(index, token_id) for index, row in rows for token_id in row.targets),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pageloom.engine.classification import Label
+from pageloom.engine.constraint import Constraint
 from pageloom.engine.core import EngineConfig, EngineCore
 from pageloom.engine.events import Completion, Event
 from pageloom.engine.invariants import validate_invariants
@@ -46,6 +48,7 @@ class Rig:
     runner: FakeRunner = field(default_factory=lambda: FakeRunner(limits()))
     config: EngineConfig = field(default_factory=EngineConfig)
     context_length: int = 64
+    recovers: bool = False
     events: dict[str, list[Event]] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
 
@@ -56,13 +59,23 @@ class Rig:
             stop_ids=frozenset({EOS}),
             detokenizer=Letters,
             config=self.config,
+            recovers=self.recovers,
         )
 
-    def add(self, prompt_ids: Sequence[int], cache_salt: str | None = None, **params: object) -> Request:
+    def add(
+        self,
+        prompt_ids: Sequence[int],
+        cache_salt: str | None = None,
+        constraint: Constraint | None = None,
+        labels: Sequence[Label] = (),
+        **params: object,
+    ) -> Request:
         """Queue a request; 8 greedy tokens unless `params` say otherwise."""
         events: list[Event] = []
         sampling = SamplingParams(**{"max_tokens": 8, **params})  # type: ignore[arg-type]
-        request = self.core.add(prompt_ids, sampling, events.append, cache_salt=cache_salt)
+        request = self.core.add(
+            prompt_ids, sampling, events.append, constraint=constraint, labels=labels, cache_salt=cache_salt
+        )
         self.events[request.id] = events
         self.requests.append(request)
         return request

@@ -5,6 +5,7 @@ import pytest
 from pageloom.engine.core import EngineConfig
 from pageloom.engine.events import FinishEvent, TokenEvent
 from pageloom.engine.output_text import OutputText
+from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import CapacityExceeded, InvalidArgument, PageloomError
 from pageloom.model.text_stream import TextStream
 from tests.fake_runner import FakeRunner, greedy, limits
@@ -149,10 +150,10 @@ class TestRefusals:
 
     def test_an_id_in_use_is_refused(self) -> None:
         rig = Rig()
-        first = rig.add(prompt(1, 3))
-        rig.core.add(prompt(1, 3), first.params, lambda _: None, request_id="mine")
+        rig.add(prompt(1, 3))
+        rig.core.add(prompt(1, 3), SamplingParams(), lambda _: None, request_id="mine")
         with pytest.raises(InvalidArgument, match="'mine' is in use"):
-            rig.core.add(prompt(1, 3), first.params, lambda _: None, request_id="mine")
+            rig.core.add(prompt(1, 3), SamplingParams(), lambda _: None, request_id="mine")
 
     @pytest.mark.parametrize("field", ["token_budget", "max_waiting", "pipeline_depth", "timeline_length"])
     def test_a_configuration_that_cannot_work_is_refused(self, field: str) -> None:
