@@ -1,145 +1,241 @@
 /**
- * One chat: its messages, what is being answered, and a box to write in.
+ * One chat: the branch of its conversation that is shown, and a box to write in.
  * @import {Pageloom} from '../engine.js'
- * @import {Message} from '../protocol.js'
+ * @import {Conversations} from './conversations.js'
+ * @import {Conversation} from './tree.js'
  */
 
-import { button, element } from '../dom.js';
-import { errorObject } from '../errors.js';
-import { errorInWords } from '../words.js';
+import { button, download, element } from '../dom.js';
+import { Answers } from './answers.js';
+import { ContextMeter } from './context_meter.js';
+import { fileNameOf, toJson, toMarkdown } from './export.js';
+import { MessageView } from './message_view.js';
+import { SettingsForm } from './settings_form.js';
+import { addNode, alternatives, nodeOf, ROOT, shownBranch, switchBranch, titleOf } from './tree.js';
 
-/** @typedef {{system: string, max_tokens: number, temperature: number}} ChatSettings */
+/** How near to the end a reader has to be for the log to follow what comes, in pixels. */
+const AT_END = 40;
 
 export class ChatPane {
   /** @type {Pageloom | null} */
   #engine = null;
-  /** @type {Message[]} */
-  #messages = [];
-  /** @type {AbortController | null} */
-  #answering = null;
-  #title;
+  #conversation;
+  #store;
+  #onChange;
+  #answers;
   #settings;
-  #log = element('div', { class: 'log', role: 'log', tabIndex: 0 });
-  #input;
+  #meter;
+  /** @type {Map<number, MessageView>} The messages that are shown, by their ids. */
+  #views = new Map();
+  #heading = element('h2');
+  #log = element('div', { class: 'log', role: 'group', tabIndex: 0 });
+  #empty = element('p', { class: 'empty' });
+  #input = element('textarea', { rows: 2, placeholder: 'Write a message' });
+  #announcement = element('p', { class: 'visually-hidden', role: 'status' });
   #send = button('Send', () => this.#submit(), { class: 'primary' });
-  #stop = button('Stop', () => this.#answering?.abort());
+  #stop = button('Stop', () => this.#answers.stop(this.#tip()));
 
   /**
-   * @param {string} title
-   * @param {() => ChatSettings} settings
-   * @param {() => void} onClose
+   * @param {Conversation} conversation
+   * @param {Conversations} store
+   * @param {{onChange: () => void, onClose: () => void, onDelete: () => void}} host
    */
-  constructor(title, settings, onClose) {
-    this.#title = title;
-    this.#settings = settings;
-    this.#input = element('textarea', { rows: 2, placeholder: 'Write a message', 'aria-label': `Message in ${title}` });
-    this.#log.setAttribute('aria-label', title);
+  constructor(conversation, store, { onChange, onClose, onDelete }) {
+    this.#conversation = conversation;
+    this.#store = store;
+    this.#onChange = onChange;
+    this.#answers = new Answers(
+      conversation,
+      (id) => this.#showText(id),
+      (id) => this.#showEnd(id),
+    );
+    this.#settings = new SettingsForm(conversation.settings, () => this.#changed());
+    this.#meter = new ContextMeter(conversation, () => this.#showState());
     this.#input.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape') this.#answers.stop(this.#tip());
       if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       this.#submit();
     });
-    this.#input.addEventListener('input', () => this.#showState());
-    const close = button('Close', () => this.#close(onClose), { class: 'quiet', 'aria-label': `Close ${title}` });
+    this.#input.addEventListener('input', () => {
+      this.#showState();
+      this.#meter.measure(this.#engine, this.#tip(), this.#input.value);
+    });
     this.element = element(
       'section',
-      { class: 'chat', 'aria-label': title },
-      element('header', {}, element('h2', {}, title), close),
+      { class: 'chat' },
+      element('header', {}, this.#heading, this.#menu(onClose, onDelete)),
+      this.#settings.element,
       this.#log,
-      element('div', { class: 'compose' }, this.#input, element('div', { class: 'actions' }, this.#stop, this.#send)),
+      element(
+        'div',
+        { class: 'compose' },
+        this.#input,
+        element('div', { class: 'actions' }, this.#meter.element, this.#stop, this.#send),
+      ),
+      this.#announcement,
     );
-    this.#showState();
+    this.#showBranch();
+    this.#log.scrollTop = this.#log.scrollHeight;
   }
 
   /** @param {Pageloom | null} engine */
   use(engine) {
     this.#engine = engine;
     this.#showState();
+    this.#meter.measure(engine, this.#tip(), this.#input.value);
   }
 
   focus() {
     this.#input.focus();
   }
 
-  /** @param {() => void} onClose */
-  #close(onClose) {
-    this.#answering?.abort();
-    this.element.remove();
-    onClose();
-  }
-
-  async #submit() {
-    const content = this.#input.value.trim();
-    const engine = this.#engine;
-    if (!engine || !content || this.#answering) return;
-    this.#input.value = '';
-    this.#messages.push({ role: 'user', content });
-    this.#addBubble('user').textContent = content;
-    const bubble = this.#addBubble('assistant');
-    this.#answering = new AbortController();
-    this.#showState();
-    let answer = '';
-    try {
-      for await (const piece of this.#answer(engine, this.#answering.signal)) {
-        answer += piece;
-        this.#append(bubble, piece);
-      }
-    } catch (error) {
-      if (this.#answering.signal.aborted) bubble.append(element('em', {}, ' (stopped)'));
-      else bubble.append(failureNote(error));
-    }
-    this.#messages.push({ role: 'assistant', content: answer });
-    bubble.removeAttribute('aria-busy');
-    this.#answering = null;
-    this.#showState();
+  stop() {
+    this.#answers.stopAll();
   }
 
   /**
-   * @param {Pageloom} engine
-   * @param {AbortSignal} signal
+   * @param {() => void} onClose
+   * @param {() => void} onDelete
    */
-  async *#answer(engine, signal) {
-    const { system, ...sampling } = this.#settings();
-    const opening = system ? [{ role: 'system', content: system }] : [];
-    const stream = await engine.chat.completions.create(
-      { messages: [...opening, ...this.#messages], stream: true, ...sampling },
-      { signal, label: this.#title },
+  #menu(onClose, onDelete) {
+    const conversation = this.#conversation;
+    const save = (/** @type {'md' | 'json'} */ ending, /** @type {string} */ type, /** @type {string} */ text) =>
+      download(fileNameOf(conversation, ending), type, text);
+    const quiet = { class: 'quiet' };
+    return element(
+      'div',
+      { class: 'chat-menu' },
+      button('Save .md', () => save('md', 'text/markdown', toMarkdown(conversation)), {
+        ...quiet,
+        'aria-label': 'Export as Markdown',
+      }),
+      button('Save .json', () => save('json', 'application/json', toJson(conversation)), {
+        ...quiet,
+        'aria-label': 'Export as JSON',
+      }),
+      button('Delete', onDelete, { ...quiet, 'aria-label': 'Delete this chat' }),
+      button('Close', onClose, { ...quiet, 'aria-label': 'Close this chat' }),
     );
-    for await (const chunk of stream) {
-      const piece = chunk.choices[0]?.delta.content;
-      if (piece) yield piece;
-    }
   }
 
-  /** @param {'user' | 'assistant'} role */
-  #addBubble(role) {
-    const bubble = element('div', { class: `bubble ${role}` });
-    if (role === 'assistant') bubble.setAttribute('aria-busy', 'true');
-    this.#log.append(bubble);
-    this.#log.scrollTop = this.#log.scrollHeight;
-    return bubble;
+  /** The last message of the branch that is shown. */
+  #tip() {
+    return shownBranch(this.#conversation).at(-1) ?? ROOT;
+  }
+
+  #submit() {
+    const content = this.#input.value.trim();
+    if (!content || this.#send.disabled || !this.#settings.check()) return;
+    this.#input.value = '';
+    this.#ask(this.#tip(), content);
+    this.#input.focus();
   }
 
   /**
-   * Follows the end of the log only while the reader is there.
-   * @param {HTMLElement} bubble
-   * @param {string} piece
+   * @param {number} parent
+   * @param {string} content
    */
-  #append(bubble, piece) {
+  #ask(parent, content) {
+    this.#answer(addNode(this.#conversation, { parent, role: 'user', content }));
+  }
+
+  /** @param {number} message */
+  #answer(message) {
+    if (!this.#engine || !this.#settings.check()) return;
+    this.#answers.start(this.#engine, message);
+    this.#announcement.textContent = `${titleOf(this.#conversation)} is being answered`;
+    this.#changed();
+    this.#showBranch();
+    this.#log.scrollTop = this.#log.scrollHeight;
+  }
+
+  /** @param {number} id */
+  #showText(id) {
+    this.#store.saveSoon(this.#conversation);
     const log = this.#log;
-    const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
-    bubble.append(piece);
+    const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < AT_END;
+    this.#views.get(id)?.showSoon(() => {
+      if (atEnd) log.scrollTop = log.scrollHeight;
+    });
+  }
+
+  /** @param {number} id */
+  #showEnd(id) {
+    const log = this.#log;
+    const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < AT_END;
+    const { content, error } = nodeOf(this.#conversation, id);
+    this.#views.get(id)?.show();
     if (atEnd) log.scrollTop = log.scrollHeight;
+    this.#announcement.textContent = error ?? `Answered: ${content}`;
+    this.#changed();
+    this.#showState();
+    this.#meter.measure(this.#engine, this.#tip(), this.#input.value);
+  }
+
+  /** Shows the messages of the branch anew, keeping those that are in it already. */
+  #showBranch() {
+    const branch = shownBranch(this.#conversation);
+    const views = branch.map((id) => /** @type {[number, MessageView]} */ ([id, this.#viewOf(id)]));
+    this.#views = new Map(views);
+    this.#empty.textContent = 'Enter sends, Shift + Enter begins a new line.';
+    this.#log.replaceChildren(...(views.length ? views.map(([, view]) => view.element) : [this.#empty]));
+    this.#showState();
+    this.#meter.measure(this.#engine, this.#tip(), this.#input.value);
+  }
+
+  /** @param {number} id */
+  #viewOf(id) {
+    const node = nodeOf(this.#conversation, id);
+    const among = alternatives(this.#conversation, id);
+    return new MessageView(
+      node,
+      { index: among.indexOf(id), count: among.length },
+      {
+        onSwitch: (step) => {
+          switchBranch(this.#conversation, id, step);
+          this.#changed();
+          this.#showBranch();
+          this.#focusSwitcher(node.parent);
+        },
+        onEdit: (content) => this.#ask(node.parent, content),
+        onRegenerate: () => this.#answer(node.parent),
+      },
+    );
+  }
+
+  /**
+   * Leaves the focus where the branch was switched, on what now stands there.
+   * @param {number} parent
+   */
+  #focusSwitcher(parent) {
+    const shown = this.#conversation.chosen[parent] ?? ROOT;
+    const buttons = this.#views.get(shown)?.element.querySelectorAll('.branches button') ?? [];
+    const enabled = /** @type {HTMLButtonElement[]} */ ([...buttons]).find(({ disabled }) => !disabled);
+    enabled?.focus();
+  }
+
+  #changed() {
+    this.#conversation.changed = new Date().toISOString();
+    this.#store.saveSoon(this.#conversation);
+    this.#showTitle();
+    this.#onChange();
+  }
+
+  #showTitle() {
+    const title = titleOf(this.#conversation);
+    this.#heading.textContent = title;
+    this.element.setAttribute('aria-label', `Chat ${this.#conversation.number}`);
+    this.#log.setAttribute('aria-label', `Messages of ${title}`);
+    this.#input.setAttribute('aria-label', `Message in Chat ${this.#conversation.number}`);
   }
 
   #showState() {
-    this.#send.disabled = !this.#engine || this.#answering !== null || this.#input.value.trim() === '';
-    this.#stop.disabled = this.#answering === null;
+    const answering = this.#answers.isLive(this.#tip());
+    const ready = this.#engine !== null && !this.#meter.isFull;
+    this.#send.disabled = !ready || answering || this.#input.value.trim() === '';
+    this.#stop.disabled = !answering;
+    this.#input.placeholder = this.#engine ? 'Write a message' : 'Load a model to chat';
+    this.#showTitle();
   }
-}
-
-/** @param {unknown} error */
-function failureNote(error) {
-  const { title, detail } = errorInWords(errorObject(error));
-  return element('p', { class: 'row-error', role: 'alert' }, `${title}: ${detail}`);
 }

@@ -1,61 +1,130 @@
 /**
- * The chat view: several chats side by side, each live while the others are.
+ * The chat view: the conversations that are kept, and those that are open side by side, each live while the others are.
  * @import {Pageloom} from '../engine.js'
+ * @import {Conversation} from './tree.js'
  */
 
-import { button, element, field } from '../dom.js';
+import { button, element } from '../dom.js';
 import { ChatPane } from './chat_pane.js';
+import { Conversations } from './conversations.js';
+import { FIRST_SETTINGS } from './settings_form.js';
+import { newConversation, titleOf } from './tree.js';
 
 export class ChatView {
   /** @type {Pageloom | null} */
   #engine = null;
-  /** @type {Set<ChatPane>} */
-  #panes = new Set();
-  #opened = 0;
+  /** @type {Conversation[]} */
+  #all = [];
+  /** @type {Map<Conversation, ChatPane>} Those that are open. */
+  #panes = new Map();
+  #store = new Conversations((message) => this.#showNotice(message));
   #grid = element('div', { class: 'chats' });
-  #system = element('input', { type: 'text', value: 'You are a helpful assistant. Answer in one or two sentences.' });
-  #maxTokens = element('input', { type: 'number', min: 1, value: '128', required: true });
-  #temperature = element('input', { type: 'number', min: 0, max: 2, step: 0.1, value: '0.7', required: true });
+  #list = element('ul', { class: 'plain' });
+  #notice = element('div', { class: 'chat-notice', role: 'status' });
 
   /** @param {HTMLElement} root */
   constructor(root) {
-    const settings = element(
-      'div',
-      { class: 'chat-settings' },
-      button('New chat', () => this.#open().focus(), { class: 'primary' }),
-      field('System message', this.#system),
-      field('Most tokens', this.#maxTokens),
-      field('Temperature', this.#temperature),
+    const aside = element(
+      'aside',
+      { class: 'chat-list', 'aria-label': 'Chats kept in this browser' },
+      button('New chat', () => this.#begin().focus(), { class: 'primary' }),
+      this.#list,
     );
-    root.append(settings, this.#grid);
-    this.#open();
-    this.#open();
+    root.append(element('div', { class: 'chat-view' }, aside, element('div', {}, this.#notice, this.#grid)));
+    this.#restore();
   }
 
   /** @param {Pageloom | null} engine */
   use(engine) {
     this.#engine = engine;
-    for (const pane of this.#panes) pane.use(engine);
+    for (const pane of this.#panes.values()) pane.use(engine);
   }
 
-  #open() {
-    this.#opened += 1;
-    const pane = new ChatPane(
-      `Chat ${this.#opened}`,
-      () => this.#settings(),
-      () => this.#panes.delete(pane),
-    );
-    this.#panes.add(pane);
+  async #restore() {
+    this.#all = await this.#store.load();
+    for (const conversation of this.#all.filter(({ open }) => open)) this.#open(conversation);
+    while (this.#all.length < 2) this.#begin();
+    this.#showList();
+  }
+
+  /** A new chat, with the settings of the one that changed last. */
+  #begin() {
+    const number = 1 + Math.max(0, ...this.#all.map((other) => other.number));
+    const [last] = [...this.#all].sort((a, b) => b.changed.localeCompare(a.changed));
+    const conversation = newConversation(number, last?.settings ?? FIRST_SETTINGS);
+    this.#all.push(conversation);
+    return this.#open(conversation);
+  }
+
+  /** @param {Conversation} conversation */
+  #open(conversation) {
+    const pane = new ChatPane(conversation, this.#store, {
+      onChange: () => this.#showList(),
+      onClose: () => this.#close(conversation),
+      onDelete: () => this.#delete(conversation),
+    });
+    this.#setOpen(conversation, true);
+    this.#panes.set(conversation, pane);
     this.#grid.append(pane.element);
     pane.use(this.#engine);
+    this.#showList();
     return pane;
   }
 
-  #settings() {
-    return {
-      system: this.#system.value.trim(),
-      max_tokens: this.#maxTokens.valueAsNumber || 128,
-      temperature: this.#temperature.valueAsNumber || 0,
+  /** @param {Conversation} conversation */
+  #close(conversation) {
+    const pane = this.#panes.get(conversation);
+    pane?.stop();
+    pane?.element.remove();
+    this.#panes.delete(conversation);
+    this.#setOpen(conversation, false);
+    if (conversation.nodes.length === 0) this.#all = this.#all.filter((other) => other !== conversation);
+    this.#showList();
+  }
+
+  /** @param {Conversation} conversation */
+  #delete(conversation) {
+    this.#close(conversation);
+    this.#all = this.#all.filter((other) => other !== conversation);
+    this.#store.remove(conversation);
+    this.#showList();
+    const undo = () => {
+      this.#notice.replaceChildren();
+      this.#all.push(conversation);
+      this.#open(conversation).focus();
     };
+    this.#showNotice(`“${titleOf(conversation)}” is deleted.`, button('Undo', undo, { class: 'quiet' }));
+  }
+
+  /**
+   * @param {Conversation} conversation
+   * @param {boolean} open
+   */
+  #setOpen(conversation, open) {
+    conversation.open = open;
+    this.#store.save(conversation);
+  }
+
+  #showList() {
+    const worthKeeping = this.#all.filter(({ nodes }) => nodes.length > 0);
+    worthKeeping.sort((a, b) => b.changed.localeCompare(a.changed));
+    this.#list.replaceChildren(
+      ...worthKeeping.map((conversation) => {
+        const open = this.#panes.get(conversation);
+        const show = () => (open ?? this.#open(conversation)).focus();
+        const day = new Date(conversation.changed).toLocaleDateString();
+        const kept = { type: 'button', class: 'kept', onclick: show, 'aria-current': Boolean(open) };
+        const words = [element('span', {}, titleOf(conversation)), element('small', {}, day)];
+        return element('li', {}, element('button', kept, ...words));
+      }),
+    );
+  }
+
+  /**
+   * @param {string} message
+   * @param {...HTMLElement} more
+   */
+  #showNotice(message, ...more) {
+    this.#notice.replaceChildren(message, ' ', ...more);
   }
 }
