@@ -9,7 +9,7 @@ import pytest
 
 from pageloom.backends.webgpu.device import Device, Dispatch
 from pageloom.backends.webgpu.program_cache import ProgramCache
-from pageloom.backends.webgpu.programs.sampling import plan_sampling, sampling_scratch_bytes
+from pageloom.backends.webgpu.programs.sampling import ConstraintBuffers, plan_sampling, sampling_scratch_bytes
 from pageloom.backends.webgpu.step_layout import HEADER
 from pageloom.engine.batch import LogitAdjustment
 
@@ -28,12 +28,23 @@ def step_words(num_rows: int, adjustments: tuple[LogitAdjustment, ...]) -> np.nd
     return np.concatenate([header, *entries])
 
 
-def sample(device: Device, logits: np.ndarray, k: int, lanes: int, adjustments=(), max_rows: int | None = None):
-    """(ids, logits, logsumexp) of each row, as the device finds them, and the words of the rows beyond."""
+def sample(
+    device: Device,
+    logits: np.ndarray,
+    k: int,
+    lanes: int,
+    adjustments=(),
+    max_rows: int | None = None,
+    masks: dict[int, list[int]] | None = None,
+    targets=(),
+):
+    """(ids, logits, logsumexp) of each row, as the device finds them, and the words of the rows beyond; with `masks`
+    (row to allowed tokens) or `targets` the wanted logits in their place."""
     rows, vocab = logits.shape
     max_rows = max_rows or rows
+    constrained = masks is not None
 
-    async def run() -> bytes:
+    async def run() -> tuple[bytes, bytes]:
         stride = 2 * MAX_CANDIDATES + 2
         step = step_words(rows, adjustments)
         buffers = {
@@ -46,6 +57,11 @@ def sample(device: Device, logits: np.ndarray, k: int, lanes: int, adjustments=(
         device.write(buffers["logits"], 0, logits.astype(np.float32))
         device.write(buffers["candidates"], 0, np.full(max_rows * stride, 7, np.uint32))
         device.write(buffers["step"], 0, step)
+        extra = None
+        if constrained:
+            words = constraint_words(vocab, max_rows, masks, targets)
+            extra = ConstraintBuffers(device.buffer(len(words)), device.buffer(4 * len(targets) + 4), max_rows)
+            device.write(extra.constraints, 0, words)
         planned = plan_sampling(
             device.info,
             **buffers,
@@ -53,20 +69,35 @@ def sample(device: Device, logits: np.ndarray, k: int, lanes: int, adjustments=(
             max_rows=max_rows,
             num_candidates=k,
             max_candidates=MAX_CANDIDATES,
+            constrained=extra,
             lanes=lanes,
         )
         programs = ProgramCache(device)
         dispatches = [Dispatch(await programs.pipeline(p.key), p.buffers, p.grid, p.label) for p in planned]
         device.submit(device.record(dispatches))
         data = await device.read(buffers["candidates"], 0, buffers["candidates"].size)
-        for buffer in buffers.values():
+        wanted = await device.read(extra.target_logits, 0, 4 * len(targets)) if extra and targets else b""
+        for buffer in (*buffers.values(), *((extra.constraints, extra.target_logits) if extra else ())):
             buffer.destroy()
-        return data
+        return data, wanted
 
-    words = np.frombuffer(asyncio.run(run()), np.uint32).reshape(max_rows, -1)
+    data, wanted = asyncio.run(run())
+    words = np.frombuffer(data, np.uint32).reshape(max_rows, -1)
     ids = words[:rows, :k]
     values = words[:rows, MAX_CANDIDATES : MAX_CANDIDATES + k].view(np.float32)
-    return ids, values, words[:rows, 2 * MAX_CANDIDATES].view(np.float32), words[rows:]
+    rest = np.frombuffer(wanted, np.float32) if constrained else words[rows:]
+    return ids, values, words[:rows, 2 * MAX_CANDIDATES].view(np.float32), rest
+
+
+def constraint_words(vocab: int, max_rows: int, masks: dict[int, list[int]], targets) -> bytes:
+    """The constraint buffer by its table, written apart from the code under test: masks first to last, none shared."""
+    words = [len(targets), *[0] * max_rows, *(word for target in targets for word in target)]
+    for row, allowed in masks.items():
+        words[1 + row] = len(words)
+        bits = np.zeros(-(-vocab // 32) * 32, np.uint8)
+        bits[allowed] = 1
+        words += np.packbits(bits, bitorder="little").view("<u4").tolist()
+    return np.array(words, np.uint32).tobytes()
 
 
 def check(device: Device, logits: np.ndarray, k: int, lanes: int) -> None:
@@ -140,3 +171,33 @@ def test_rows_beyond_those_of_the_step_are_left_alone(device, lanes):
     ids, _, _, beyond = sample(device, logits, 1, lanes, max_rows=8)
     np.testing.assert_array_equal(ids[:, 0], logits.argmax(1))
     assert (beyond == 7).all()
+
+
+@pytest.mark.parametrize("lanes", [1, 128])
+@pytest.mark.parametrize(("vocab", "k"), [(267, 64), (4096, 1), (3001, 5)])
+def test_masked_rows_have_allowed_candidates_only_and_the_others_are_untouched(device, lanes, vocab, k):
+    random = np.random.default_rng(vocab)
+    logits = random.standard_normal((4, vocab)).astype(np.float32) * 8
+    masks = {0: [vocab - 1], 2: sorted(random.choice(vocab, 9, replace=False).tolist()), 3: list(range(0, vocab, 2))}
+    allowed = np.ones(logits.shape, bool)
+    for row, tokens in masks.items():
+        allowed[row] = False
+        allowed[row, tokens] = True
+    ids, values, logsumexp, _ = sample(device, logits, k, lanes, masks=masks)
+    clean = np.where(allowed, logits.astype(np.float64), -np.inf)
+    best = -np.sort(-clean, axis=1)[:, :k]
+    np.testing.assert_array_equal(values, best)
+    finite = np.isfinite(best)
+    np.testing.assert_array_equal(ids[finite], np.argsort(-clean, axis=1, kind="stable")[:, :k][finite])
+    np.testing.assert_allclose(logsumexp, np.log(np.exp(clean).sum(1)), atol=1e-5)
+
+
+@pytest.mark.parametrize("lanes", [1, 128])
+def test_wanted_logits_are_those_behind_adjustments_and_masks(device, lanes):
+    logits = np.random.default_rng(5).standard_normal((3, 1500)).astype(np.float32)
+    targets = [(0, 7), (0, 1499), (1, 0), (2, 3), (2, 4)]
+    adjustments = (LogitAdjustment(row=1, token_id=0, bias=2.5),)
+    _, _, logsumexp, wanted = sample(device, logits, 1, lanes, adjustments, 8, masks={2: [4, 9]}, targets=targets)
+    expected = [logits[0, 7], logits[0, 1499], logits[1, 0] + np.float32(2.5), -np.inf, logits[2, 4]]
+    np.testing.assert_array_equal(wanted, np.array(expected, np.float32))
+    np.testing.assert_allclose(logsumexp[0], np.log(np.exp(logits[0].astype(np.float64)).sum()), atol=1e-5)

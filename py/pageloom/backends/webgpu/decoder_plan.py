@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pageloom.backends.webgpu.constraint_layout import ConstraintLayout
 from pageloom.backends.webgpu.decoder_weights import DecoderWeights
 from pageloom.backends.webgpu.device import Buffer, Device, DeviceInfo
 from pageloom.backends.webgpu.kv_cache import PagedKvCache
@@ -18,7 +19,7 @@ from pageloom.backends.webgpu.programs.kv_write import plan_kv_write
 from pageloom.backends.webgpu.programs.linear import Rows, choose_linear, plan_gated_linear, plan_linear
 from pageloom.backends.webgpu.programs.norm import plan_rms_norm
 from pageloom.backends.webgpu.programs.rope_table import rope_table
-from pageloom.backends.webgpu.programs.sampling import plan_sampling, sampling_scratch_bytes
+from pageloom.backends.webgpu.programs.sampling import ConstraintBuffers, plan_sampling, sampling_scratch_bytes
 from pageloom.backends.webgpu.step_layout import StepLayout
 from pageloom.engine.batch import RunnerLimits
 from pageloom.errors import CapacityExceeded, NotSupported
@@ -55,6 +56,8 @@ class HeadBucket:
 
     max_rows: int
     num_candidates: int
+    constrained: bool = False
+    """Whether rows may have masks and wanted logits."""
 
 
 class DecoderPlan:
@@ -91,6 +94,11 @@ class DecoderPlan:
         self.candidates = self._allocate(
             "candidates", F32_BYTES * limits.max_sequences * self.candidate_words, "max_sequences"
         )
+        self.constraints = ConstraintBuffers(
+            self._allocate("constraints", F32_BYTES * ConstraintLayout(limits).max_words, "max_sequences"),
+            self._allocate("wanted logits", F32_BYTES * limits.max_targets, "max_targets"),
+            limits.max_sequences,
+        )
         widest = max(op.num_heads * op.head_size for op in self._attention_ops)
         self._query = self._allocate("query", F32_BYTES * limits.max_tokens * widest, "max_tokens")
         self._partials = self._allocate_partials()
@@ -123,6 +131,7 @@ class DecoderPlan:
             max_rows=bucket.max_rows,
             num_candidates=bucket.num_candidates,
             max_candidates=self._limits.max_candidates,
+            constrained=self.constraints if bucket.constrained else None,
         )
 
     def explain(self, body: BodyBucket) -> dict[str, dict[str, str]]:
@@ -144,7 +153,8 @@ class DecoderPlan:
         self._weights.destroy()
         self._cache.destroy()
         scratch = (self.step, self.candidates, self._query, self._partials, self._sampling_scratch)
-        for buffer in (*scratch, *self._values.values(), *self._rope_tables.values()):
+        constraints = (self.constraints.constraints, self.constraints.target_logits)
+        for buffer in (*scratch, *constraints, *self._values.values(), *self._rope_tables.values()):
             if buffer is not None:
                 buffer.destroy()
 

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pageloom.backends.webgpu.buckets import bucket_for, powers_of_two
+from pageloom.backends.webgpu.constraint_layout import ConstraintLayout
 from pageloom.backends.webgpu.decoder_plan import BodyBucket, DecoderPlan, HeadBucket
 from pageloom.backends.webgpu.device import Copy, Device, Dispatch, Pipeline, Recording
 from pageloom.backends.webgpu.program import PlannedDispatch, ProgramKey, Programs
 from pageloom.backends.webgpu.step_layout import StepLayout
-from pageloom.engine.batch import RowCandidates, RunnerLimits, StepBatch, StepTicket
+from pageloom.engine.batch import LogitTarget, RowCandidates, RunnerLimits, StepBatch, StepTicket
 from pageloom.engine.check_batch import check_batch
 from pageloom.errors import InvalidArgument
 from pageloom.progress import OnProgress, Progress, ignore_progress
@@ -30,11 +31,13 @@ SMALLEST_KV_BUCKET = 256
 
 @dataclass(frozen=True, slots=True)
 class WebGpuTicket:
-    """A submitted step: the candidates' readback, already queued."""
+    """A submitted step: the readbacks of its candidates and of its wanted logits, already queued."""
 
     num_rows: int
     num_candidates: int
     readback: Awaitable[bytes] | None
+    targets: tuple[LogitTarget, ...] = ()
+    target_readback: Awaitable[bytes] | None = None
 
 
 class WebGpuRunner:
@@ -47,6 +50,7 @@ class WebGpuRunner:
         self._plan = plan
         self._limits = limits
         self._layout = StepLayout(limits, plan.tile_tokens)
+        self._constraint_layout = ConstraintLayout(limits)
         self._token_buckets = powers_of_two(1, limits.max_tokens)
         self._row_buckets = powers_of_two(1, limits.max_sequences)
         self._candidate_buckets = tuple(sorted({1, limits.max_candidates}))
@@ -79,7 +83,12 @@ class WebGpuRunner:
         ]
 
     def head_buckets(self) -> list[HeadBucket]:
-        return [HeadBucket(rows, count) for rows in self._row_buckets for count in self._candidate_buckets]
+        return [
+            HeadBucket(rows, count, constrained)
+            for rows in self._row_buckets
+            for count in self._candidate_buckets
+            for constrained in (False, True)
+        ]
 
     async def compile(self, on_progress: OnProgress = ignore_progress) -> None:
         """Compile every program of every bucket, so that no step waits for a compiler."""
@@ -103,11 +112,19 @@ class WebGpuRunner:
         if not num_rows:
             return WebGpuTicket(0, 0, None)
         head = HeadBucket(
-            bucket_for(self._row_buckets, num_rows), bucket_for(self._candidate_buckets, batch.num_candidates)
+            bucket_for(self._row_buckets, num_rows),
+            bucket_for(self._candidate_buckets, batch.num_candidates),
+            constrained=bool(batch.masks or batch.targets),
         )
+        if head.constrained:
+            self._device.write(self._plan.constraints.constraints, 0, self._constraint_layout.pack(batch))
         self._device.submit(self._head(head))
         size = 4 * num_rows * self._plan.candidate_words
-        return WebGpuTicket(num_rows, batch.num_candidates, self._device.read(self._plan.candidates, 0, size))
+        readback = self._device.read(self._plan.candidates, 0, size)
+        if not batch.targets:
+            return WebGpuTicket(num_rows, batch.num_candidates, readback)
+        wanted = self._device.read(self._plan.constraints.target_logits, 0, 4 * len(batch.targets))
+        return WebGpuTicket(num_rows, batch.num_candidates, readback, batch.targets, wanted)
 
     async def result(self, ticket: StepTicket) -> tuple[RowCandidates, ...]:
         if not isinstance(ticket, WebGpuTicket):
@@ -115,6 +132,11 @@ class WebGpuRunner:
         if ticket.readback is None:
             return ()
         data = await ticket.readback
+        wanted: list[list[float]] = [[] for _ in range(ticket.num_rows)]
+        if ticket.target_readback is not None:
+            values = struct.unpack(f"<{len(ticket.targets)}f", await ticket.target_readback)
+            for target, value in zip(ticket.targets, values, strict=True):
+                wanted[target.row].append(value)
         stride, most, count = self._plan.candidate_words, self._limits.max_candidates, ticket.num_candidates
         rows = []
         for row in range(ticket.num_rows):
@@ -122,7 +144,7 @@ class WebGpuRunner:
             token_ids = struct.unpack_from(f"<{count}I", data, start)
             logits = struct.unpack_from(f"<{count}f", data, start + 4 * most)
             (logsumexp,) = struct.unpack_from("<f", data, start + 8 * most)
-            rows.append(RowCandidates(token_ids, logits, logsumexp))
+            rows.append(RowCandidates(token_ids, logits, logsumexp, tuple(wanted[row])))
         return tuple(rows)
 
     @property

@@ -1,9 +1,10 @@
-"""From logits to the best candidates of each row: adjustments, exact top-k, log-sum-exp."""
+"""From logits to the best candidates of each row: adjustments, masks, exact top-k, log-sum-exp, wanted logits."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pageloom.backends.webgpu.device import Buffer, DeviceInfo
 from pageloom.backends.webgpu.limits import split_grid
@@ -14,6 +15,16 @@ CHUNK = 1024
 GPU_LANES = 128
 SOFTWARE_LISTS = 8
 ADJUST_GROUPS = 16
+TARGET_GROUPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintBuffers:
+    """`constraints` as `ConstraintLayout` packs it for `max_rows` rows; `target_logits` gets the wanted logits, f32."""
+
+    constraints: Buffer
+    target_logits: Buffer
+    max_rows: int
 
 
 def sampling_scratch_bytes(vocab_size: int, max_rows: int, max_candidates: int) -> int:
@@ -45,10 +56,11 @@ def plan_sampling(
     max_rows: int,
     num_candidates: int,
     max_candidates: int,
+    constrained: ConstraintBuffers | None = None,
     lanes: int | None = None,
 ) -> list[PlannedDispatch]:
     """The `num_candidates` best tokens of each row of `logits`, f32 `[max_rows, vocab_size]`, after the step's
-    adjustments, which are made in place.
+    adjustments and, with `constrained`, the masks of its rows; both change `logits` in place.
 
     `candidates` is u32 `[max_rows, 2 * max_candidates + 2]`: of each row the ids (best first, ties by lower id), at
     word `max_candidates` their logits as f32 bits, and at word `2 * max_candidates` the log-sum-exp of the whole row.
@@ -74,8 +86,31 @@ def plan_sampling(
         "max_candidates": max_candidates,
     }
     if lanes > 1 and 1 < num_candidates <= CHUNK // 2:
-        return [adjust, *_sort(logits, candidates, step, scratch, shared, max_rows)]
-    return [adjust, *_search(logits, candidates, step, scratch, shared, max_rows, lanes)]
+        search = _sort(logits, candidates, step, scratch, shared, max_rows)
+    else:
+        search = _search(logits, candidates, step, scratch, shared, max_rows, lanes)
+    if constrained is None:
+        return [adjust, *search]
+    return [
+        adjust,
+        _mask(logits, step, constrained, vocab_size, max_rows),
+        *search,
+        _targets(logits, constrained, vocab_size),
+    ]
+
+
+def _mask(
+    logits: Buffer, step: Buffer, constrained: ConstraintBuffers, vocab_size: int, max_rows: int
+) -> PlannedDispatch:
+    groups = -(-max_rows * -(-vocab_size // 32) // 64)
+    key = ProgramKey.of("sampling/mask.wgsl.j2", vocab_size=vocab_size)
+    return PlannedDispatch(key, (logits, step, constrained.constraints), split_grid(groups), "mask")
+
+
+def _targets(logits: Buffer, constrained: ConstraintBuffers, vocab_size: int) -> PlannedDispatch:
+    key = ProgramKey.of("sampling/targets.wgsl.j2", vocab_size=vocab_size, max_rows=constrained.max_rows)
+    buffers = (logits, constrained.constraints, constrained.target_logits)
+    return PlannedDispatch(key, buffers, (TARGET_GROUPS, 1, 1), "wanted logits")
 
 
 def _search(
