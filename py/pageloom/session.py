@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import traceback
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -25,11 +27,16 @@ Post = Callable[[str], None]
 class Session:
     """One loaded model, spoken to by one client."""
 
-    def __init__(self, model: LanguageModel, post: Post) -> None:
+    def __init__(self, model: LanguageModel, post: Post, *, prefix: str = "", places: int = sys.maxsize) -> None:
+        """`post` gets arrays of replies. The engine knows a job by `prefix` and its id; it has at most `places` jobs of
+        this client, and the others wait here."""
         self._model = model
         self._post_text = post
+        self._prefix = prefix
+        self._places = places
+        self._backlog: deque[tuple[int, object]] = deque()
         self._outbox: list[dict[str, object]] = []
-        self._following: set[asyncio.Task[None]] = set()
+        self._running: dict[int, asyncio.Task[None]] = {}
         self._watching: int | None = None
 
     def describe(self) -> str:
@@ -46,14 +53,32 @@ class Session:
 
     def generate(self, calls: str) -> None:
         """Queue jobs, `[{"id", "fields"}]`, before the engine takes its next step. Each is answered under its id."""
-        for call in json.loads(calls):
-            task = asyncio.ensure_future(self._answer(call["id"], self._started(call["id"], call["fields"])))
-            self._following.add(task)
-            task.add_done_callback(self._following.discard)
+        self._backlog.extend((call["id"], call["fields"]) for call in json.loads(calls))
+        self._fill()
 
     def abort(self, call_id: int) -> None:
         """Stop a job, wherever it is; nothing happens where it has ended."""
-        self._model.engine.abort(str(call_id))
+        for waiting in self._backlog:
+            if waiting[0] == call_id:
+                self._backlog.remove(waiting)
+                self._begin(*waiting)
+                break
+        self._model.engine.abort(f"{self._prefix}{call_id}")
+
+    def abort_all(self) -> None:
+        """Stop every job."""
+        for call_id in [*self._running, *(waiting for waiting, _ in self._backlog)]:
+            self.abort(call_id)
+
+    @property
+    def num_jobs(self) -> int:
+        """Jobs that have not been answered."""
+        return len(self._running) + len(self._backlog)
+
+    async def idle(self) -> None:
+        """Wait until every job has been answered."""
+        while self._running or self._backlog:
+            await asyncio.wait(self._running.values())
 
     def watch(self, call_id: int) -> None:
         """Tell under this id of each device that is lost and replaced, and as its result that one was not."""
@@ -76,7 +101,16 @@ class Session:
         return json.dumps({**asdict(stats), "tokens_per_second": stats.tokens_per_second})
 
     def snapshot(self) -> str:
-        return json.dumps(self._model.snapshot(), default=_fields)
+        """The engine between two steps. Of the blocks only those that hold something: most of a large pool is free."""
+        snapshot = self._model.snapshot()
+        holding = [
+            {"id": block_id, **_fields(block)}
+            for block_id, block in enumerate(snapshot.blocks)
+            if block.references or block.serial is not None
+        ]
+        fields = {**_fields(snapshot), "num_blocks": len(snapshot.blocks), "blocks": holding}
+        del fields["reuse_order"]
+        return json.dumps(fields, default=_fields)
 
     def count_tokens(self, fields: str) -> str:
         """How many tokens the prompt of a job has: `{"count"}`, or `{"error"}` for what is no job."""
@@ -86,18 +120,33 @@ class Session:
             return json.dumps({"error": error_object(error)})
 
     def _adapter(self) -> dict[str, object]:
-        told = self._model.explain()["adapter"]
+        explained = self._model.explain()
+        told = explained.get("adapter", {})
         return {
-            "vendor": told["vendor"],
-            "architecture": told["architecture"],
-            "description": told["description"],
-            "adapter_class": told["class"],
-            "f16": told["f16"] == "native",
+            "vendor": told.get("vendor", ""),
+            "architecture": told.get("architecture", ""),
+            "description": told.get("description", self._model.device_name),
+            "adapter_class": told.get("class", "cpu" if "cpu" in explained else "gpu"),
+            "f16": told.get("f16", "native") == "native",
         }
+
+    def _fill(self) -> None:
+        while self._backlog and len(self._running) < self._places:
+            self._begin(*self._backlog.popleft())
+
+    def _begin(self, call_id: int, fields: object) -> None:
+        task = asyncio.ensure_future(self._answer(call_id, self._started(call_id, fields)))
+        self._running[call_id] = task
+
+        def ended(task: asyncio.Task[None]) -> None:
+            del self._running[call_id]
+            self._fill()
+
+        task.add_done_callback(ended)
 
     def _started(self, call_id: int, fields: object) -> RequestHandle | PageloomError:
         try:
-            return self._model.start(parse_job(0, fields), request_id=str(call_id))
+            return self._model.start(parse_job(0, fields), request_id=f"{self._prefix}{call_id}")
         except PageloomError as error:
             return error
 

@@ -143,8 +143,11 @@
  * @property {number} busy_seconds
  * @property {number} tokens_per_second  Output tokens a busy second.
  *
- * @typedef {{owners: string[], references: number, serial: number | null}} BlockView  `serial` is of the content that is
- *   cached in it: another serial is other content.
+ * @typedef {object} BlockView
+ * @property {number} id
+ * @property {string[]} owners
+ * @property {number} references
+ * @property {number | null} serial  Of the content that is cached in it: another serial is other content.
  *
  * @typedef {object} RequestView  Lengths in tokens.
  * @property {string} id
@@ -158,7 +161,8 @@
  *
  * @typedef {object} EngineSnapshot
  * @property {number} block_size  Tokens a page.
- * @property {BlockView[]} blocks
+ * @property {number} num_blocks
+ * @property {BlockView[]} blocks  Those that hold something; the others are free.
  * @property {RequestView[]} running
  * @property {RequestView[]} waiting
  * @property {StepView[]} steps  The last ones, in order.

@@ -5,18 +5,16 @@
  */
 
 import { element } from './dom.js';
+import { RecentRate } from './recent_rate.js';
 
 const POLL_MS = 500;
-/** The rate is of the last busy second: it stands still while nothing runs. */
-const RATE_SECONDS = 1;
 
 export class StatusBar {
   #root;
   #timer = 0;
   /** @type {Pageloom | null} */
   #engine = null;
-  #mark = { busy_seconds: 0, output_tokens: 0 };
-  #rate = 0;
+  #rate = new RecentRate();
 
   /** @param {HTMLElement} root */
   constructor(root) {
@@ -34,8 +32,7 @@ export class StatusBar {
   follow(engine) {
     clearInterval(this.#timer);
     this.#engine = engine;
-    this.#mark = { busy_seconds: 0, output_tokens: 0 };
-    this.#rate = 0;
+    this.#rate.reset();
     const update = async () => {
       if (document.hidden) return;
       // What ends an engine is told by `engine.lost`; the figures then stay.
@@ -54,21 +51,11 @@ export class StatusBar {
     this.#show([
       ['Model', engine.model.name.replace(/\.gguf$/i, '')],
       ['Adapter', adapterInWords(engine.model.adapter)],
-      ['Tokens/s', this.#recentRate(stats).toFixed(1)],
+      ['Tokens/s', this.#rate.update(stats).toFixed(1)],
       ['Running', `${stats.running}`],
       ['Queued', `${stats.waiting}`],
       ['Pages', `${stats.used_blocks} of ${stats.num_blocks}`],
     ]);
-  }
-
-  /** @param {import('./protocol.js').EngineStats} stats */
-  #recentRate({ busy_seconds, output_tokens }) {
-    const seconds = busy_seconds - this.#mark.busy_seconds;
-    if (seconds >= RATE_SECONDS) {
-      this.#rate = (output_tokens - this.#mark.output_tokens) / seconds;
-      this.#mark = { busy_seconds, output_tokens };
-    }
-    return this.#rate;
   }
 
   /** @param {[string, string][]} figures */

@@ -1,56 +1,65 @@
 /**
- * The memory view: the pool of pages as a picture, and the same in words and in a table.
+ * What the engine does: its pool of pages, its steps, its speed and its memory; asked of it while the view is looked at.
  * @import {Pageloom} from '../engine.js'
- * @import {EngineSnapshot, RequestView} from '../protocol.js'
+ * @import {EngineSnapshot, EngineStats} from '../protocol.js'
  */
 
 import { element } from '../dom.js';
-import { hueOf, poolInWords } from './pages.js';
-import { paintPool } from './paint.js';
+import { RecentRate } from '../recent_rate.js';
+import { EndedTable } from './ended_table.js';
+import { FigureTiles } from './figure_tiles.js';
+import { MemoryBar } from './memory_bar.js';
+import { PoolMap } from './pool_map.js';
+import { RequestTable } from './request_table.js';
+import { Timeline } from './timeline.js';
 
-const POLL_MS = 400;
-
-const LEGEND = [
-  ['owned', 'one colour: a page that one request owns'],
-  ['shared', 'two colours: a page that several requests share, since they begin alike'],
-  ['cached', 'hatched: kept for a later request that begins alike, given up when room is needed'],
-  ['free', 'empty: free'],
-];
+const POLL_MS = 350;
+const SLOWEST_POLL_MS = 5000;
+/** Looking takes no more than this share of the time: it is taken from the answers. */
+const SHARE = 0.1;
 
 export class InsideView {
   /** @type {Pageloom | null} */
   #engine = null;
   #timer = 0;
   #visible = false;
-  #canvas = element('canvas', { class: 'pool', role: 'img', 'aria-label': 'Pages of the pool' });
-  #words = element('p', { class: 'summary' }, 'Load a model to see its pool of pages.');
-  #requests = element('tbody');
+  #rate = new RecentRate();
+  #pace = element('p', { class: 'summary' });
+  #tiles = new FigureTiles();
+  #map = new PoolMap();
+  #requests = new RequestTable((owner) => this.#map.mark(owner));
+  #timeline = new Timeline();
+  #memory = new MemoryBar();
+  #ended = new EndedTable();
 
   /** @param {HTMLElement} root */
   constructor(root) {
-    const legend = LEGEND.map(([kind, words]) =>
-      element('li', {}, element('span', { class: `swatch ${kind}`, 'aria-hidden': true }), ` ${words}`),
-    );
-    const headings = ['Owner', 'State', 'Tokens', 'Pages', 'Shared'].map((heading) =>
-      element('th', { scope: 'col' }, heading),
-    );
+    const card = (/** @type {string} */ heading, /** @type {string} */ words, /** @type {HTMLElement} */ content) =>
+      element(
+        'section',
+        { class: 'card' },
+        element('h2', {}, heading),
+        element('p', { class: 'summary' }, words),
+        content,
+      );
     root.append(
       element(
         'div',
-        { class: 'memory' },
-        element(
-          'p',
-          {},
+        { class: 'inside' },
+        this.#tiles.element,
+        this.#pace,
+        card(
+          'Pages',
           'The KV cache is one pool of pages. Each request has a table of the pages that hold its tokens; requests that begin alike share them.',
+          element('div', { class: 'pool-and-requests' }, this.#map.element, this.#requests.element),
         ),
-        this.#words,
-        this.#canvas,
-        element('ul', { class: 'legend plain' }, ...legend),
-        element(
-          'div',
-          { class: 'table-frame', role: 'region', 'aria-label': 'Requests', tabIndex: 0 },
-          element('table', {}, element('thead', {}, element('tr', {}, ...headings)), this.#requests),
+        card(
+          'Steps',
+          'Each step computes one token of every running answer, and fills the rest of its budget with new prompts.',
+          this.#timeline.element,
         ),
+        card('Memory', 'What the model and its pool of pages take of the GPU.', this.#memory.element),
+        card('Lately ended', 'The requests that ended last, the newest first.', this.#ended.element),
       ),
     );
   }
@@ -58,6 +67,12 @@ export class InsideView {
   /** @param {Pageloom | null} engine */
   use(engine) {
     this.#engine = engine;
+    this.#rate.reset();
+    if (!engine) {
+      this.#pace.textContent = '';
+      this.#map.clear();
+      this.#requests.show(null);
+    }
     this.#schedule();
   }
 
@@ -74,42 +89,44 @@ export class InsideView {
 
   /** @param {Pageloom} engine */
   async #update(engine) {
-    // An engine that has ended says so in the status bar; the picture keeps its last state.
-    const snapshot = await engine.snapshot().catch(() => null);
-    if (!snapshot || engine !== this.#engine || !this.#visible) return;
-    this.#show(snapshot);
-    this.#timer = window.setTimeout(() => this.#update(engine), POLL_MS);
+    const asked = performance.now();
+    // An engine that has ended says so in a notice; the picture keeps its last state.
+    const told = document.hidden ? null : await Promise.all([engine.snapshot(), engine.stats()]).catch(() => undefined);
+    if (told === undefined || engine !== this.#engine || !this.#visible) return;
+    if (told) this.#show(engine, ...told);
+    const pause = Math.min(SLOWEST_POLL_MS, Math.max(POLL_MS, (performance.now() - asked) / SHARE));
+    if (told) this.#showPace(engine, pause);
+    clearTimeout(this.#timer);
+    this.#timer = window.setTimeout(() => this.#update(engine), pause);
   }
 
-  /** @param {EngineSnapshot} snapshot */
-  #show(snapshot) {
-    const words = poolInWords(snapshot);
-    this.#words.textContent = words;
-    this.#canvas.setAttribute('aria-label', words);
-    paintPool(this.#canvas, snapshot);
-    const live = [...snapshot.running, ...snapshot.waiting];
-    this.#requests.replaceChildren(...live.map((request) => requestLine(request, snapshot)));
-    if (live.length === 0) {
-      this.#requests.append(element('tr', {}, element('td', { colSpan: 5, class: 'empty' }, 'No request is live.')));
-    }
+  /**
+   * @param {Pageloom} engine
+   * @param {EngineSnapshot} snapshot
+   * @param {EngineStats} stats
+   */
+  #show(engine, snapshot, stats) {
+    this.#tiles.show(snapshot, stats, this.#rate.update(stats));
+    this.#map.show(snapshot);
+    this.#requests.show(snapshot);
+    this.#timeline.show(snapshot.steps);
+    this.#memory.show(engine.model.memory, snapshot);
+    this.#ended.show(snapshot.ended);
   }
-}
 
-/**
- * @param {RequestView} request
- * @param {EngineSnapshot} snapshot
- */
-function requestLine(request, { blocks }) {
-  const shared = request.block_ids.filter((id) => (blocks[id]?.owners.length ?? 0) > 1).length;
-  const swatch = element('span', { class: 'swatch', 'aria-hidden': true });
-  swatch.style.backgroundColor = `hsl(${hueOf(request.arrival)} 62% 52%)`;
-  return element(
-    'tr',
-    {},
-    element('th', { scope: 'row' }, swatch, ` ${request.label ?? `request ${request.id}`}`),
-    element('td', {}, request.state),
-    element('td', { class: 'number' }, `${request.num_known}`),
-    element('td', { class: 'number' }, `${request.block_ids.length}`),
-    element('td', { class: 'number' }, `${shared}`),
-  );
+  /**
+   * @param {Pageloom} engine
+   * @param {number} pause
+   */
+  #showPace({ model: { adapter } }, pause) {
+    const slow =
+      adapter.adapter_class === 'software'
+        ? 'A software adapter computes here, on the CPU: a GPU is many times as fast. '
+        : '';
+    const rare =
+      pause > 2 * POLL_MS
+        ? `To leave the time to the answers, this view looks every ${(pause / 1000).toFixed(1)} s.`
+        : '';
+    this.#pace.textContent = slow + rare;
+  }
 }
