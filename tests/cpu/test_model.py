@@ -24,6 +24,7 @@ from pageloom.errors import BadModelFile, CapacityExceeded, DeviceLost, InvalidA
 from pageloom.language_model import LanguageModel
 from pageloom.model.decoder import load_model_description
 from pageloom.model.source import FileSource
+from tests.constrained_rows import check_constrained_rows
 from tests.fetch_gemma3 import gemma3_path
 from tests.golden_batch import CASES, MODEL, SAFE_MARGIN, check_answers, check_refusals, check_summary, run_golden
 from tests.reference_decoder import GgufWeights, ReferenceDecoder
@@ -123,6 +124,10 @@ async def test_adjusted_logits_choose_the_candidates(tiny: LanguageModel) -> Non
     (adjusted,) = await runner.result(runner.submit(step_of([[7]], [0], [[1]], num_candidates=2, adjustments=change)))
     assert adjusted.token_ids[0] == second
     assert adjusted.logits[0] == plain.logits[1]
+
+
+async def test_masks_and_wanted_logits_are_those_of_the_rows_they_name(tiny: LanguageModel) -> None:
+    await check_constrained_rows(tiny.runner)
 
 
 async def test_a_prompt_gives_the_same_ids_alone_in_a_crowd_and_preempted(tiny: LanguageModel, tiny_path: Path) -> None:

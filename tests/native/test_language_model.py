@@ -22,6 +22,7 @@ from pageloom.jobs import parse_job
 from pageloom.language_model import LanguageModel
 from pageloom.model.decoder import ModelDescription, load_model_description
 from pageloom.model.source import RangedSource
+from tests.constrained_rows import check_constrained_rows
 from tests.native.one_adapter import OneAdapter
 from tests.reference_decoder import GgufWeights, ReferenceDecoder
 from tests.tiny_model import CONTEXT, write_tiny_model
@@ -75,6 +76,10 @@ def jobs(max_tokens: int = 12, **sampling: object) -> list[dict[str, object]]:
 
 async def ids_of(model: LanguageModel, rows: list[dict[str, object]]) -> list[list[int]]:
     return [row["output_ids"] for row in await model.run_batch(rows)]
+
+
+async def test_masks_and_wanted_logits_are_those_of_the_rows_they_name(model: LanguageModel) -> None:
+    await check_constrained_rows(model.runner)
 
 
 async def test_greedy_ids_are_those_of_the_reference_wherever_it_is_sure(

@@ -99,16 +99,22 @@ class DecoderPlan:
             for index, op in enumerate(decoder.ops)
             if not isinstance(op, PagedAttention)
         }
-        self._candidates = self._bind_candidates()
-        self._steps: dict[int, kernels.Step] = {}
+        self.find_candidates = self._bind_candidates()
+        self._steps: dict[tuple[int, bool], kernels.Step] = {}
 
     def bucket(self, num_tokens: int) -> int:
         """The power of two of at least `num_tokens`, or the most that a step has."""
         return int(min(1 << (num_tokens - 1).bit_length(), self._limits.max_tokens))
 
-    def calls(self, bucket: int) -> kernels.Step:
-        """The whole step, for at most `bucket` tokens; bound when it is first asked for."""
-        if bucket not in self._steps:
+    @property
+    def logits(self) -> Array:
+        """float32 `[max_sequences, vocab_size]`, of the step that ran last."""
+        return self._values[LOGITS]
+
+    def calls(self, bucket: int, *, to_logits: bool = False) -> kernels.Step:
+        """The whole step, or all before `find_candidates`, for at most `bucket` tokens; bound when it is first asked
+        for."""
+        if (bucket, to_logits) not in self._steps:
             sequences = self._sequences(bucket)
             calls: list[Call] = []
             for op in self._decoder.ops:
@@ -116,8 +122,8 @@ class DecoderPlan:
                     calls += self._bind_attention(op, sequences, bucket)
                 else:
                     calls.append(self._shared[op])
-            self._steps[bucket] = kernels.Step([*calls, self._candidates])
-        return self._steps[bucket]
+            self._steps[bucket, to_logits] = kernels.Step(calls if to_logits else [*calls, self.find_candidates])
+        return self._steps[bucket, to_logits]
 
     def _allocate_values(self, head: tuple[LayerOp, ...]) -> dict[str, Array]:
         """A row for every token of a step, and behind `SelectRows` for every row whose logits are wanted."""

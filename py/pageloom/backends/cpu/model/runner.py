@@ -10,6 +10,7 @@ from typing import Any
 import pageloom_cpu
 
 from pageloom.backends.cpu.facts import cpu_facts
+from pageloom.backends.cpu.model.constraints import constrained_rows, mask_logits
 from pageloom.backends.cpu.model.decoder_plan import DecoderPlan
 from pageloom.engine.batch import RowCandidates, RunnerLimits, StepBatch, StepTicket
 from pageloom.engine.check_batch import check_batch
@@ -85,5 +86,11 @@ class CpuRunner:
     def _run(self, batch: StepBatch) -> tuple[RowCandidates, ...]:
         plan = self._plan
         plan.step.write(batch)
-        plan.calls(plan.bucket(len(batch.input_ids)))()
-        return plan.step.read()
+        bucket = plan.bucket(len(batch.input_ids))
+        if not (batch.masks or batch.targets):
+            plan.calls(bucket)()
+            return plan.step.read()
+        plan.calls(bucket, to_logits=True)()
+        mask_logits(plan.logits, batch)
+        plan.find_candidates()
+        return constrained_rows(plan.logits, batch, plan.step.read())
