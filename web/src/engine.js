@@ -8,13 +8,15 @@
  * @import {EngineOptions, JobFields, JobResult, LoadedModel, LoadProgress} from './protocol.js'
  * @import {Model} from './models.js'
  * @import {Envelope, SamplingBody, Shapes} from './openai.js'
- * @import {WorkerClient} from './worker_client.js'
+ * @import {CallClient} from './call_client.js'
+ * @import {LocalServer} from './server/local_server.js'
  */
 
 import { errorObject, invalidArgument, PageloomError } from './errors.js';
 import { Inspection } from './inspection.js';
 import { modelChoice } from './models.js';
 import { chatJob, chatShapes, completionJob, textShapes } from './openai.js';
+import { ServerClient } from './server/server_client.js';
 import { streamOf } from './stream.js';
 import { startWorker } from './worker_client.js';
 
@@ -83,13 +85,32 @@ export class Pageloom extends EventTarget {
   }
 
   /**
-   * @param {WorkerClient} client
-   * @param {LoadedModel} model
+   * An engine on a local server, in place of this tab: the same jobs, on the server's model.
+   * @param {LocalServer} server
+   * @param {{signal?: AbortSignal}} [options]
    */
-  constructor(client, model) {
+  static async connect(server, { signal } = {}) {
+    const client = new ServerClient(server);
+    try {
+      return new Pageloom(client, await client.open(signal), server);
+    } catch (error) {
+      client.close();
+      signal?.throwIfAborted();
+      throw error;
+    }
+  }
+
+  /**
+   * @param {CallClient} client
+   * @param {LoadedModel} model
+   * @param {LocalServer | null} [server]
+   */
+  constructor(client, model, server = null) {
     super();
     this.#client = client;
     this.model = model;
+    /** What computes, where it is not this tab. */
+    this.server = server;
     /**
      * Resolves, with the reason, once the engine can do no more: its device is lost and cannot be replaced, its worker
      * has stopped, or it was closed.
@@ -164,7 +185,7 @@ export class Pageloom extends EventTarget {
     /** @type {import('./protocol.js').EngineSnapshot} */
     const snapshot = await this.#client.call('snapshot');
     for (const request of [...snapshot.running, ...snapshot.waiting, ...snapshot.ended]) {
-      const label = this.#labels.get(Number(request.id));
+      const label = this.#labels.get(this.#jobOf(request.id));
       if (label) request.label = label;
     }
     return snapshot;
@@ -179,6 +200,15 @@ export class Pageloom extends EventTarget {
   #tell(recovery) {
     this.model = { ...this.model, adapter: recovery.adapter };
     this.dispatchEvent(new CustomEvent('recovery', { detail: recovery }));
+  }
+
+  /**
+   * The job of a request in the engine; NaN for one of another client.
+   * @param {string} id
+   */
+  #jobOf(id) {
+    const { prefix } = this.#client;
+    return id.startsWith(prefix) ? Number(id.slice(prefix.length)) : Number.NaN;
   }
 
   /**

@@ -3,17 +3,19 @@
  * @import {Pageloom} from './engine.js'
  */
 
+import { BackendView } from './backend/backend_view.js';
 import { BatchView } from './batch/batch_view.js';
 import { ChatView } from './chat/chat_view.js';
 import { byId } from './dom.js';
 import { InsideView } from './inside/inside_view.js';
 import { ModelsView } from './models/models_view.js';
-import { endInWords, followRecovery, markTab, watchFreezing } from './notices/engine_notices.js';
+import { endInWords, followRecovery, markTab, noWebGpuInWords, watchFreezing } from './notices/engine_notices.js';
 import { Notices } from './notices/notices.js';
 import { workOffline } from './offline/offline.js';
 import { OperatorsView } from './operators/operators_view.js';
 import { StatusBar } from './status_bar.js';
 import { setUpTabs } from './tabs.js';
+import { whyNoWebGpu } from './webgpu_support.js';
 
 /** @type {Pageloom | null} */
 let engine = null;
@@ -21,10 +23,18 @@ let replaced = new AbortController();
 
 const notices = new Notices(byId('notices'));
 const statusBar = new StatusBar(byId('status'));
-const batch = new BatchView(byId('view-batch'));
+const batch = new BatchView(byId('view-batch'), (choice) => {
+  tabs.show('models');
+  models.load({ model: choice });
+});
 const chat = new ChatView(byId('view-chat'));
 const inside = new InsideView(byId('view-inside'));
-const models = new ModelsView(byId('view-models'), () => use(null), use);
+const models = new ModelsView(byId('models'), () => use(null), use);
+const backend = new BackendView(byId('backend'), byId('models'), {
+  onConnected: use,
+  onTab: () => engine?.server && use(null),
+  onServer: (server) => operators.useServer(server),
+});
 const operators = new OperatorsView(byId('view-operators'));
 const tabs = setUpTabs(['models', 'batch', 'chat', 'inside', 'operators'], (name) => {
   inside.setVisible(name === 'inside');
@@ -42,7 +52,7 @@ function use(next) {
   if (!next) return statusBar.clear();
   statusBar.follow(next);
   followRecovery(next, notices, replaced.signal);
-  markTab(notices, replaced.signal);
+  if (!next.server) markTab(notices, replaced.signal);
   next.lost.then((error) => next === engine && notices.show('end', endInWords(error, startAgain(next))));
   return tabs.show('batch');
 }
@@ -51,18 +61,20 @@ function use(next) {
  * @param {Pageloom} ended
  * @returns {[label: string, onClick: () => void]}
  */
-function startAgain({ model: { stored } }) {
-  const label = stored ? 'Load the model again' : 'Choose a model';
+function startAgain({ server, model: { stored } }) {
+  const label = server ? 'Connect again' : stored ? 'Load the model again' : 'Choose a model';
   return [
     label,
     () => {
       tabs.show('models');
-      if (stored) models.load({ model: { stored } });
+      if (server) backend.connect();
+      else if (stored) models.load({ model: { stored } });
     },
   ];
 }
 
 watchFreezing(notices);
+whyNoWebGpu().then((reason) => reason && notices.show('no-webgpu', noWebGpuInWords(reason)));
 
 // A file that misses the places for files would otherwise be opened by the browser, in place of the page.
 for (const type of ['dragover', 'drop']) window.addEventListener(type, (event) => event.preventDefault());

@@ -16,6 +16,7 @@
  * | storedModels | {}                |              | StoredModel[]       |
  * | removeModel  | {key: string}     |              | null                |
  * | checkCases   | CheckParams       | CheckEvent   | null                |
+ * | bench        | BenchParams       | BenchEvent   | null                |
  *
  * @typedef {{id: number, method: string, params: object}} Call
  * @typedef {{id: number, event: object} | {id: number, result: unknown} | {id: number, error: ErrorObject}} Reply
@@ -242,6 +243,23 @@
  * @property {'' | 'same bits' | 'within budget' | 'off'} alone  Each sequence by itself, against the batch.
  * @property {string} detail  Why it failed or was skipped.
  * @property {number} seconds
+ *
+ * @typedef {{prefer: 'gpu' | 'software' | null}} BenchParams
+ * @typedef {LoadProgress | {described: BenchDescribed} | {rows: BenchRow[]}} BenchEvent
+ *
+ * @typedef {object} BenchDescribed
+ * @property {AdapterInfo} adapter
+ * @property {{read: number, compute: number}} rates  Bytes and operations a second that the adapter reached.
+ * @property {'gpu' | 'host'} clock
+ * @property {string[]} shapes
+ *
+ * @typedef {object} BenchRow  A shape on a tier, as `pageloom bench --json` has it. Times in seconds, of one call.
+ * @property {string} shape
+ * @property {string} tier
+ * @property {number[]} seconds  One a repeat.
+ * @property {number[]} attention_seconds  Of the programs that attend alone.
+ * @property {string} reason  Why it was not run.
+ * @property {number} limit  What the bytes or the sums take at the adapter's rates.
  */
 
 /** The worker's first message: it holds the lock of its own name, until it ends. */

@@ -9,6 +9,7 @@ import * as bridge from './bridge.js';
 import { errorObject, invalidArgument, PageloomError } from './errors.js';
 import { inspectChoice } from './inspect.js';
 import { keepFile, openChoice } from './model_file.js';
+import { runBenches } from './operators/run_benches.js';
 import { runCases } from './operators/run_cases.js';
 import { HOLDS_LOCK } from './protocol.js';
 import { bootPython } from './python.js';
@@ -67,6 +68,10 @@ const METHODS = {
   checkCases: async (params, onEvent) => {
     await requireWebGpu();
     return runCases(params, bridge, ROOT, onEvent);
+  },
+  bench: async (params, onEvent) => {
+    await requireWebGpu();
+    return runBenches(params, bridge, ROOT, onEvent);
   },
 };
 

@@ -60,7 +60,7 @@ test('the export has the adapter, the counts and every case', () => {
     f16: true,
   };
   const cases = [report({}), report({ name: 'paged/int4/decode', outcome: 'failed', share: null })];
-  assert.deepEqual(JSON.parse(reportAsJson(adapter, cases)), {
+  assert.deepEqual(JSON.parse(reportAsJson('tab', adapter, cases)), {
     backend: 'tab',
     adapter,
     counts: { passed: 1, failed: 1, skipped: 0 },

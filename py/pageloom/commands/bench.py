@@ -144,25 +144,11 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _as_json(adapter: dict[str, Any], rates: Rates, results: Sequence[Measured]) -> dict[str, Any]:
-    rows = [
-        {
-            "shape": str(one.shape),
-            "tier": one.tier,
-            "seconds": one.seconds,
-            "attention_seconds": one.attention_seconds,
-            "reason": one.reason,
-            "limit": one.shape.limit_seconds(rates.read, rates.compute),
-            "bytes": one.shape.num_bytes,
-            "operations": one.shape.num_operations,
-            "peer_seconds": PEER_SECONDS.get(one.shape),
-        }
-        for one in results
-    ]
     return {
         "pageloom": __version__,
         "adapter": adapter,
         "read_bytes_per_second": rates.read,
         "operations_per_second": rates.compute,
         "peer": {"name": PEER, "gpu": PEER_GPU},
-        "results": rows,
+        "results": [one.to_fields(rates) for one in results],
     }

@@ -16,8 +16,8 @@ from pageloom.backends.webgpu.device import Device
 from pageloom.backends.webgpu.operators import WebGpuOperators
 from pageloom.backends.webgpu.operators.operands import DeviceTensor
 from pageloom.backends.webgpu.operators.tiers import TIERS, Tier
-from pageloom.commands.bench_device import Chain
-from pageloom.commands.bench_shapes import Shape
+from pageloom.commands.bench_device import Chain, Rates
+from pageloom.commands.bench_shapes import PEER_SECONDS, Shape
 from pageloom.errors import DeviceLost, NotSupported, OutOfMemory
 
 WRITE_BYTES = 2**22
@@ -53,6 +53,20 @@ class Measured:
     def spread(self) -> float:
         """The distance of the slowest repeat from the quickest, over the median."""
         return (max(self.seconds) - min(self.seconds)) / statistics.median(self.seconds) if self.seconds else 0.0
+
+    def to_fields(self, rates: Rates) -> dict[str, Any]:
+        """As JSON has it, with the limit in seconds that a device of these rates sets."""
+        return {
+            "shape": str(self.shape),
+            "tier": self.tier,
+            "seconds": self.seconds,
+            "attention_seconds": self.attention_seconds,
+            "reason": self.reason,
+            "limit": self.shape.limit_seconds(rates.read, rates.compute),
+            "bytes": self.shape.num_bytes,
+            "operations": self.shape.num_operations,
+            "peer_seconds": PEER_SECONDS.get(self.shape),
+        }
 
 
 async def measure(

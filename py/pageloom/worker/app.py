@@ -25,6 +25,7 @@ from pageloom.worker.model_thread import ModelThread
 from pageloom.worker.operator_routes import operator_routes
 from pageloom.worker.operator_thread import OperatorThread
 from pageloom.worker.responses import JsonResponse, error_response, on_http_error, on_pageloom_error
+from pageloom.worker.session_routes import SessionRoutes
 from pageloom.worker.text_routes import CLIENT_CLOSED_REQUEST, text_routes
 from pageloom.worker.text_service import TextService
 from pageloom.worker.tool_process import ToolProcesses
@@ -45,6 +46,7 @@ class Worker:
         self._operators = OperatorThread(limits.operator_queue)
         self._tools = ToolProcesses()
         self._created = int(time.time())
+        self._sessions = SessionRoutes(name, model, limits)
         service = TextService(name, model, limits)
         # Half of a step's rows, so that a chat finds one beside any batch.
         self._runner = BatchRunner(disk, service, max(1, model.max_running // 2))
@@ -59,6 +61,7 @@ class Worker:
                 *operator_routes(self._operators, limits),
                 *tool_routes(self._tools, limits),
                 *engine_routes(name, backend, model),
+                *self._sessions.routes(),
             ],
             middleware=[Middleware(CountResponses, metrics=self._metrics), *guards(access)],
             exception_handlers={
@@ -73,12 +76,14 @@ class Worker:
         """Take nothing new and set batches aside; what clients wait for goes on."""
         self._model.refuse_new()
         self._tools.stop()
+        self._sessions.stop()
         await self._runner.close()
 
     def abort(self) -> None:
         """End what clients wait for; each is told so."""
         self._model.abort_all()
         self._tools.abort()
+        self._sessions.abort()
 
     async def close(self) -> None:
         """Abort everything and free everything. Batches go on with the next worker of this state."""

@@ -15,6 +15,7 @@ from pageloom.language_model import LanguageModel
 from pageloom.worker.engine_host import EngineHost, Parcel
 from pageloom.worker.errors import Stopping, TimedOut
 from pageloom.worker.loop_thread import LoopThread
+from pageloom.worker.page_session import PageSession
 
 
 class Generation:
@@ -135,6 +136,10 @@ class ModelThread:
     async def snapshot(self) -> EngineSnapshot:
         """The pool and the requests between two steps."""
         return await self._thread.run(self._host.snapshot())
+
+    def page_session(self, key: str, forget: Callable[[], object]) -> PageSession:
+        """A session of the page's own protocol. Its jobs do not count among those that `max_queue` bounds."""
+        return PageSession(key, self._thread, self._model, forget)
 
     def refuse_new(self) -> None:
         """From now on `submit` raises `Stopping`; what runs goes on."""

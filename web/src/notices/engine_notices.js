@@ -56,6 +56,15 @@ export function endInWords({ error }, action) {
 }
 
 /**
+ * @param {string} reason
+ * @returns {import('./notices.js').Notice}
+ */
+export function noWebGpuInWords(reason) {
+  const text = `So models cannot run in this tab: ${reason}. They can run on a local worker; Models says how.`;
+  return { title: 'This browser gives the page no GPU', text };
+}
+
+/**
  * Marks that this tab has a model, and says so where another one has one too.
  * @param {Notices} notices
  * @param {AbortSignal} replaced  Ends the mark.

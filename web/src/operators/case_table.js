@@ -75,9 +75,20 @@ export class CaseTable {
     }
   }
 
-  /** @param {CaseReport} report */
+  /**
+   * @param {VectorFile} file
+   * @returns {Line}
+   */
+  #add(file) {
+    const line = { file, report: null, row: notRun(file.name) };
+    this.#lines.set(file.name, line);
+    this.#body.append(line.row);
+    return line;
+  }
+
+  /** @param {CaseReport} report  Of a listed case, or of another one, which is added. */
   put(report) {
-    const line = /** @type {Line} */ (this.#lines.get(report.name));
+    const line = this.#lines.get(report.name) ?? this.#add({ name: report.name, operator: report.operator, url: '' });
     line.report = report;
     const why = report.detail || reasonsInWords(report.faster);
     line.row.replaceChildren(

@@ -38,11 +38,31 @@ export function progressInWords(reports, total) {
 
 /**
  * The export: the shape that `pageloom check --json` writes.
+ * @param {string} backend
  * @param {AdapterInfo} adapter
  * @param {CaseReport[]} reports
  */
-export function reportAsJson(adapter, reports) {
+export function reportAsJson(backend, adapter, reports) {
   const count = (/** @type {string} */ outcome) => reports.filter((report) => report.outcome === outcome).length;
   const counts = { passed: count('passed'), failed: count('failed'), skipped: count('skipped') };
-  return `${JSON.stringify({ backend: 'tab', adapter, counts, cases: reports }, null, 1)}\n`;
+  return `${JSON.stringify({ backend, adapter, counts, cases: reports }, null, 1)}\n`;
+}
+
+/**
+ * What of cases that both have run came out otherwise: the outcome, or what computed them.
+ * @param {CaseReport[]} reports
+ * @param {CaseReport[]} others
+ */
+export function differencesInWords(reports, others) {
+  const known = new Map(others.map((other) => [other.name, other]));
+  return reports.flatMap(({ name, outcome, tier }) => {
+    const other = known.get(name);
+    if (!other || (other.outcome === outcome && other.tier === tier)) return [];
+    return [`${name}: ${outcome}${by(tier)} here, ${other.outcome}${by(other.tier)} there`];
+  });
+}
+
+/** @param {string} tier */
+function by(tier) {
+  return tier && ` by ${tier}`;
 }

@@ -1,142 +1,76 @@
 /**
- * The operators view: the attention operators against their reference on this browser's GPU. It needs no model.
- * @import {AdapterInfo, CaseReport} from '../protocol.js'
- * @import {Wanted} from './case_table.js'
+ * The operators view, which needs no model: conformance and benchmarks, in this tab or on a local worker.
+ * @import {LocalServer} from '../server/local_server.js'
+ * @import {Target} from './target.js'
  */
 
-import { button, download, element, field } from '../dom.js';
-import { errorObject } from '../errors.js';
-import { adapterInWords } from '../status_bar.js';
-import { counted, errorInWords } from '../words.js';
-import { CaseTable } from './case_table.js';
-import { progressInWords, reportAsJson } from './case_words.js';
-import { checkCases, listCases } from './check_cases.js';
+import { button, element, field } from '../dom.js';
+import { BenchPanel } from './bench_panel.js';
+import { CheckPanel } from './check_panel.js';
+import { targetsOf } from './target.js';
 
-const OUTCOMES = ['', 'passed', 'failed', 'skipped', 'not run'];
+/** @type {Record<string, string>} */
+const NAMES = { webgpu: 'native WebGPU', cpu: 'CPU', cuda: 'CUDA' };
 
 export class OperatorsView {
-  #abort = new AbortController();
-  #running = false;
-  #opened = false;
-  /** @type {AdapterInfo | null} */
-  #adapter = null;
-  #filter = element('input', { type: 'text', spellcheck: false });
-  #outcome = element('select', {}, ...OUTCOMES.map((value) => element('option', { value }, value || 'any')));
-  #run = button('Run', () => this.#start(), { class: 'primary', disabled: true });
-  #stop = button('Stop', () => this.#abort.abort(), { disabled: true });
-  #export = button('Export JSON', () => this.#download(), { disabled: true });
-  #progress = element('progress', { class: 'case-progress', max: 1, value: 0, 'aria-label': 'Cases run' });
-  #summary = element('p', { class: 'summary', role: 'status' });
-  #device = element('p', { class: 'summary' });
-  #failure = element('div', { class: 'outcome' });
-  #table = new CaseTable();
+  /** @type {Target[]} */
+  #targets = [null];
+  #where = element('select');
+  #whereField = field('Run on', this.#where);
+  #parts = [
+    { name: 'Conformance', root: element('div', { class: 'operators' }) },
+    { name: 'Benchmarks', root: element('div', { class: 'operators', hidden: true }) },
+  ];
+  #buttons = this.#parts.map(({ name }, index) => button(name, () => this.#showPart(index)));
+  #check;
+  #bench;
 
   /** @param {HTMLElement} root */
   constructor(root) {
-    for (const control of [this.#filter, this.#outcome]) control.addEventListener('input', () => this.#show());
+    const [check, bench] = this.#parts.map(({ root }) => root);
+    this.#check = new CheckPanel(/** @type {HTMLElement} */ (check));
+    this.#bench = new BenchPanel(/** @type {HTMLElement} */ (bench));
+    this.#where.addEventListener('change', () => this.#choose());
+    const parts = element('div', { class: 'actions', role: 'group', 'aria-label': 'What is run' }, ...this.#buttons);
     root.append(
-      element(
-        'div',
-        { class: 'operators' },
-        element(
-          'p',
-          {},
-          'Each case calls PagedAttention on this GPU and holds what comes out against a reference in double precision. ' +
-            'How far off a number may be follows from its element type and the length of its sums.',
-        ),
-        element(
-          'div',
-          { class: 'operator-controls' },
-          field('Cases with', this.#filter, 'Parts of names, such as “int4 decode”.'),
-          field('Result', this.#outcome),
-          element('div', { class: 'actions' }, this.#run, this.#stop, this.#export),
-        ),
-        this.#progress,
-        this.#summary,
-        this.#device,
-        this.#failure,
-        this.#table.element,
-      ),
+      element('div', { class: 'operator-parts' }, parts, this.#whereField),
+      ...this.#parts.map(({ root }) => root),
     );
-    this.#show();
+    this.#whereField.hidden = true;
+    this.#showPart(0);
   }
 
   /** Lists the cases, the first time that the view is looked at. */
-  async open() {
-    if (this.#opened) return;
-    this.#opened = true;
-    try {
-      this.#table.list(await listCases());
-      this.#show();
-    } catch (error) {
-      this.#opened = false;
-      this.#fail(error);
-    }
+  open() {
+    return this.#check.open();
   }
 
-  /** Shows what the filter lets through, and says how many that is. */
-  #show() {
-    this.#table.filter(this.#filter.value, /** @type {Wanted} */ (this.#outcome.value));
-    const count = this.#table.shown.length;
-    this.#run.textContent = `Run ${counted(count, 'case')}`;
-    this.#run.disabled = this.#running || count === 0;
-    this.#stop.disabled = !this.#running;
-    this.#export.disabled = this.#running || this.#table.reports.length === 0;
-  }
-
-  async #start() {
-    const files = this.#table.shown;
-    this.#abort = new AbortController();
-    this.#running = true;
-    this.#failure.replaceChildren();
-    this.#table.clear(files);
-    this.#summary.textContent = 'Starting Python';
-    this.#progress.removeAttribute('value');
-    this.#show();
-    /** @type {CaseReport[]} */
-    const reports = [];
-    try {
-      await checkCases(files, {
-        signal: this.#abort.signal,
-        onAdapter: (adapter) => {
-          this.#adapter = adapter;
-          this.#device.textContent = `On ${adapterInWords(adapter)}, ${adapter.f16 ? 'native' : 'packed'} f16.`;
-        },
-        onReport: (report) => {
-          reports.push(report);
-          this.#table.put(report);
-          this.#progress.value = reports.length / files.length;
-          this.#summary.textContent = progressInWords(reports, files.length);
-        },
-      });
-    } catch (error) {
-      if (this.#abort.signal.aborted) this.#summary.textContent = `Stopped: ${progressInWords(reports, files.length)}`;
-      else this.#fail(error);
-    } finally {
-      this.#running = false;
-      this.#progress.value = reports.length / files.length;
-      this.#show();
-    }
-  }
-
-  /** @param {unknown} error */
-  #fail(error) {
-    const { title, advice, detail } = errorInWords(errorObject(error));
-    this.#summary.textContent = '';
-    this.#failure.replaceChildren(
-      element(
-        'div',
-        { class: 'failure', role: 'alert' },
-        element('h2', {}, title),
-        element('p', {}, advice),
-        element('p', { class: 'detail' }, detail),
+  /**
+   * Offers the backends of a local worker, or none any more.
+   * @param {LocalServer | null} server
+   */
+  async useServer(server) {
+    this.#targets = [null, ...(server ? await targetsOf(server) : [])];
+    this.#where.replaceChildren(
+      ...this.#targets.map((target, index) =>
+        element('option', { value: String(index) }, target ? `the worker: ${NAMES[target.backend]}` : 'this tab'),
       ),
     );
+    this.#whereField.hidden = this.#targets.length === 1;
+    this.#choose();
   }
 
-  #download() {
-    if (this.#adapter) {
-      download('pageloom-check.json', 'application/json', reportAsJson(this.#adapter, this.#table.reports));
+  #choose() {
+    const target = this.#targets[Number(this.#where.value)] ?? null;
+    this.#check.useTarget(target);
+    this.#bench.useTarget(target);
+  }
+
+  /** @param {number} chosen */
+  #showPart(chosen) {
+    for (const [index, { root }] of this.#parts.entries()) {
+      root.hidden = index !== chosen;
+      this.#buttons[index]?.setAttribute('aria-pressed', String(index === chosen));
     }
   }
 }

@@ -1,0 +1,174 @@
+"""What is around the views: the policy, the page without a network, its size and its speed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from pageloom.commands.page_files import find_page
+from pageloom.commands.page_server import PageServer, serving
+
+LOADING_MS = 180_000
+OWN_BYTES = 600_000
+NOT_OWN = ("pyodide/", "wheels/jinja2", "wheels/markupsafe", "wheels/micropip", "vectors/")
+"""The interpreter, others' wheels, and the conformance cases, which are data that only their view fetches."""
+ATTEMPTS = 4
+"""A figure of time is of the page's making if one run of these reaches it: others of the machine only ever add."""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def context(chromium: Browser) -> Iterator[BrowserContext]:
+    context = chromium.new_context()
+    yield context
+    context.close()
+
+
+def load_model(page: Page) -> None:
+    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    expect(page.locator("#status")).to_contain_text("Tokens/s", timeout=LOADING_MS)
+
+
+def best_of(measure: Callable[[], float], limit: float) -> float:
+    """The smallest of some measurements, of which there are no more once one keeps the limit."""
+    best = float("inf")
+    for _ in range(ATTEMPTS):
+        best = min(best, measure())
+        if best < limit:
+            break
+    return best
+
+
+def test_nothing_that_the_page_does_breaks_its_policy_and_what_is_injected_does_not_run(
+    context: BrowserContext, tiny_page: PageServer
+) -> None:
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    response = page.goto(tiny_page.url)
+    assert response is not None
+    policy = page.locator("meta[http-equiv]").get_attribute("content")
+    assert policy is not None
+    assert response.headers["content-security-policy"] == f"{policy}; frame-ancestors 'none'"
+    assert "'unsafe-" not in policy
+    load_model(page)
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+    assert [text for text in said if "Content Security Policy" in text] == []
+    page.evaluate("""() => {
+      const script = document.createElement('script');
+      script.textContent = 'globalThis.injected = true';
+      document.head.append(script);
+    }""")
+    assert page.evaluate("globalThis.injected") is None
+    assert any("Content Security Policy" in text for text in said)
+
+
+def test_the_page_and_a_kept_model_work_without_a_network(context: BrowserContext, tiny_page: PageServer) -> None:
+    page = context.new_page()
+    page.goto(tiny_page.url)
+    load_model(page)
+    page.evaluate("navigator.serviceWorker.ready")
+    context.set_offline(True)
+    page.reload()
+    page.get_by_role("button", name="Load this copy of").click()
+    expect(page.locator("#status")).to_contain_text("Tokens/s", timeout=LOADING_MS)
+    results = page.evaluate("""async () => {
+      const { Pageloom, storedModels } = await import('./pageloom.js');
+      const [{ key }] = await storedModels.list();
+      const engine = await Pageloom.load({ model: { stored: key } });
+      return engine.batch([{ prompt: 'Hi', max_tokens: 2, ignore_eos: true }]);
+    }""")
+    assert len(results[0]["output_ids"]) == 2
+
+
+def test_a_newer_version_is_told_and_starts_when_the_user_says_so(context: BrowserContext, tmp_path: Path) -> None:
+    folder = tmp_path / "page"
+    shutil.copytree(find_page(), folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    with serving(PageServer({"": folder})) as server:
+        page = context.new_page()
+        page.goto(server.url)
+        page.evaluate("navigator.serviceWorker.ready")
+        page.reload()
+        entry = folder / "index.html"
+        entry.write_text(entry.read_text().replace("<title>Pageloom", "<title>Newer"))
+        script = folder / "service_worker.js"
+        marker = '"index.html"' if '"index.html"' in script.read_text() else "`index.html`"
+        script.write_text(script.read_text().replace(f"url:{marker},revision:", f"url:{marker},revision:`1`+"))
+        page.evaluate("async () => (await navigator.serviceWorker.ready).update()")
+        expect(page.get_by_role("status").filter(has_text="newer version")).to_be_visible(timeout=LOADING_MS)
+        assert page.title() == "Pageloom"
+        with page.expect_navigation():
+            page.get_by_role("button", name="Start it now").click()
+        assert page.title() == "Newer"
+
+
+def test_own_code_and_assets_are_under_600_kilobytes() -> None:
+    page = find_page()
+    sizes = {str(path.relative_to(page)): path.stat().st_size for path in page.rglob("*") if path.is_file()}
+    own = {name: size for name, size in sizes.items() if not name.startswith(NOT_OWN)}
+    assert any(name.startswith("wheels/pageloom") for name in own)
+    assert sum(own.values()) < OWN_BYTES, sorted(own.items(), key=lambda item: -item[1])[:8]
+
+
+def test_the_first_view_is_painted_within_a_second(chromium: Browser, tiny_page: PageServer) -> None:
+    def milliseconds() -> float:
+        """To the largest paint, with an empty cache."""
+        page = chromium.new_page(service_workers="block")
+        page.goto(tiny_page.url)
+        expect(page.get_by_role("button", name="Load SmolLM2 135M Instruct")).to_be_visible()
+        found: float = page.evaluate("""() => new Promise((resolve) => {
+          const observer = new PerformanceObserver((list) => resolve(list.getEntries().at(-1).startTime));
+          observer.observe({ type: 'largest-contentful-paint', buffered: true });
+        })""")
+        page.close()
+        return found
+
+    assert best_of(milliseconds, 1000) < 1000
+
+
+def test_input_waits_for_nothing_while_sixteen_sequences_decode(chromium: Browser, tiny_page: PageServer) -> None:
+    page = chromium.new_page(service_workers="block")
+    page.goto(tiny_page.url)
+    load_model(page)
+    page.evaluate("""() => {
+      globalThis.delays = [];
+      new PerformanceObserver((list) => {
+        for (const { processingStart, startTime } of list.getEntries()) delays.push(processingStart - startTime);
+      }).observe({ type: 'event', durationThreshold: 16 });
+      new PerformanceObserver((list) => {
+        for (const { duration } of list.getEntries()) delays.push(duration);
+      }).observe({ type: 'longtask' });
+    }""")
+    batch = page.get_by_role("tabpanel", name="Batch")
+    page.get_by_role("tab", name="Batch").click()
+    batch.get_by_label("Template").fill("Say {word}")
+    batch.get_by_label("Rows", exact=True).fill("\n".join(["word", *(f"w{row}" for row in range(16))]))
+    batch.get_by_label("Most tokens").fill("300")
+
+    def longest() -> float:
+        page.get_by_role("tab", name="Batch").click()
+        batch.get_by_role("button", name="Run 16 rows").click()
+        expect(batch.locator(".state").filter(has_text="running")).to_have_count(16, timeout=LOADING_MS)
+        page.evaluate("() => { delays.length = 0; }")
+        for _ in range(10):
+            page.keyboard.press("ArrowRight")
+            page.keyboard.press("Tab")
+        assert running(page) == 16
+        found: list[float] = page.evaluate("delays")
+        page.get_by_role("tab", name="Batch").click()
+        batch.get_by_role("button", name="Stop all").click()
+        return max(found, default=0)
+
+    assert best_of(longest, 100) <= 100
+    page.close()
+
+
+def running(page: Page) -> Any:
+    return int(page.locator("#status div").filter(has_text="Running").locator("dd").inner_text())

@@ -1,0 +1,113 @@
+"""A page's session with the model: the tab's own protocol, with the engine on the model's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pageloom.errors import CapacityExceeded, InvalidArgument
+from pageloom.language_model import LanguageModel
+from pageloom.session import Session
+from pageloom.worker.errors import Stopping
+from pageloom.worker.loop_thread import LoopThread
+
+T = TypeVar("T")
+MOST_JOBS = 10_000
+"""That one page may have waiting."""
+
+
+class PageSession:
+    """One page. Its replies are iterated over once, on the server's loop; its calls come from there too."""
+
+    def __init__(self, key: str, thread: LoopThread, model: LanguageModel, forget: Callable[[], object]) -> None:
+        """`key` tells its requests from those of others in the engine; `forget` is called once it is aborted."""
+        self.prefix = f"{key}/"
+        self._thread = thread
+        self._forget = forget
+        self._server_loop = asyncio.get_running_loop()
+        self._replies: asyncio.Queue[str | None] = asyncio.Queue()
+        places = model.runner.limits.max_sequences
+        self._session = Session(model, self._send, prefix=self.prefix, places=places)
+        self._stopping = False
+
+    async def describe(self) -> dict[str, Any]:
+        """The model and what computes it, as `LoadedModel` of `web/src/protocol.js` has them."""
+        described: dict[str, Any] = json.loads(await self._on_thread(self._session.describe))
+        return described
+
+    async def replies(self) -> AsyncIterator[str]:
+        """Arrays of replies, as JSON, until the session ends."""
+        while (text := await self._replies.get()) is not None:
+            yield text
+
+    async def call(self, calls: Sequence[Mapping[str, Any]]) -> None:
+        """Take calls of `web/src/protocol.js`; each is answered among the replies. Raises `InvalidArgument`."""
+        for call in calls:
+            if not isinstance(call.get("id"), int) or not isinstance(call.get("params"), dict):
+                raise InvalidArgument("a call has an id, a whole number, and params, an object", param="calls")
+            if call.get("method") not in _METHODS:
+                raise InvalidArgument(f"there is no method {call.get('method')!r:.60}", param="calls")
+        await self._on_thread(lambda: self._take(calls))
+
+    def stop(self) -> None:
+        """Take no jobs any more, and end once those that there are have been answered."""
+        self._end(self._session.idle)
+
+    def abort(self) -> None:
+        """End every job, and the session. Safe to repeat."""
+        self._forget()
+
+        async def abort() -> None:
+            self._session.abort_all()
+            await self._session.idle()
+
+        self._end(abort)
+
+    def _end(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """End the replies after `work` on the model's thread."""
+        self._stopping = True
+        ended = asyncio.run_coroutine_threadsafe(work(), self._thread.loop)
+        ended.add_done_callback(lambda _: self._send(None))
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        async def run() -> T:
+            return work()
+
+        return await self._thread.run(run())
+
+    def _take(self, calls: Sequence[Mapping[str, Any]]) -> None:
+        jobs = [{"id": call["id"], "fields": call["params"]} for call in calls if call["method"] == "generate"]
+        if jobs and self._stopping:
+            raise Stopping("the worker is stopping; ask again once it runs")
+        if self._session.num_jobs + len(jobs) > MOST_JOBS:
+            raise CapacityExceeded(f"{len(jobs)} more jobs at once; a page may have {MOST_JOBS}")
+        self._session.generate(json.dumps(jobs))
+        for call in calls:
+            if answer := _METHODS[call["method"]](self._session, call):
+                self._send(json.dumps([{"id": call["id"], **answer}]))
+
+    def _send(self, replies: str | None) -> None:
+        """Pass replies on from the model's thread; None is the end of them."""
+        self._server_loop.call_soon_threadsafe(self._replies.put_nowait, replies)
+
+
+def _abort(session: Session, call: Mapping[str, Any]) -> dict[str, Any]:
+    session.abort(call["params"].get("id"))
+    return {"result": None}
+
+
+def _count_tokens(session: Session, call: Mapping[str, Any]) -> dict[str, Any]:
+    counted: dict[str, Any] = json.loads(session.count_tokens(json.dumps(call["params"].get("fields"))))
+    return counted if "error" in counted else {"result": counted}
+
+
+_METHODS: dict[str, Callable[[Session, Mapping[str, Any]], dict[str, Any] | None]] = {
+    "generate": lambda session, call: None,
+    "abort": _abort,
+    "watch": lambda session, call: None,
+    "stats": lambda session, call: {"result": json.loads(session.stats())},
+    "snapshot": lambda session, call: {"result": json.loads(session.snapshot())},
+    "countTokens": _count_tokens,
+}

@@ -1,0 +1,150 @@
+/**
+ * Where models run: in this tab, or on a local worker that is asked over HTTP. Above the models, which are the tab's.
+ */
+
+import { button, element, field } from '../dom.js';
+import { Pageloom } from '../engine.js';
+import { errorObject } from '../errors.js';
+import { LocalServer, serveCommand, USUAL_ADDRESS } from '../server/local_server.js';
+import { errorInWords } from '../words.js';
+
+/** The address is kept; the token never is. */
+const KEPT = 'pageloom-local-worker';
+
+/**
+ * @typedef {object} BackendListener
+ * @property {(engine: Pageloom) => void} onConnected
+ * @property {() => void} onTab  Models run in this tab again.
+ * @property {(server: LocalServer | null) => void} onServer  What the operators view may ask, too.
+ */
+
+export class BackendView {
+  #listener;
+  #models;
+  #tab = element('input', { type: 'radio', name: 'backend', value: 'tab', checked: true });
+  #worker = element('input', { type: 'radio', name: 'backend', value: 'worker' });
+  #address = element('input', { type: 'text', spellcheck: false, value: localStorage.getItem(KEPT) ?? USUAL_ADDRESS });
+  #token = element('input', { type: 'password', autocomplete: 'off' });
+  #command = element('code');
+  #connect = button('Connect', () => this.connect(), { class: 'primary' });
+  #state = element('p', { role: 'status', class: 'backend-state' });
+  #failure = element('div', { class: 'outcome' });
+  #form = element('div', { class: 'backend-form', hidden: true });
+
+  /**
+   * @param {HTMLElement} root
+   * @param {HTMLElement} models  Shown while models run in this tab.
+   * @param {BackendListener} listener
+   */
+  constructor(root, models, listener) {
+    this.#models = models;
+    this.#listener = listener;
+    for (const choice of [this.#tab, this.#worker]) choice.addEventListener('change', () => this.#choose());
+    this.#address.addEventListener('input', () => this.#showCommand());
+    for (const input of [this.#address, this.#token]) {
+      input.addEventListener('keydown', ({ key }) => key === 'Enter' && this.connect());
+    }
+    const copy = button('Copy', () => navigator.clipboard.writeText(this.#command.textContent ?? ''), {
+      class: 'quiet',
+      'aria-label': 'Copy the command',
+    });
+    this.#form.append(
+      element('p', {}, 'Start it in a terminal on this machine; it lets this page ask, and no other:'),
+      element('p', { class: 'command' }, this.#command, copy),
+      element(
+        'div',
+        { class: 'backend-fields' },
+        field('Address', this.#address),
+        field('Token', this.#token, 'Only where it was started with one.'),
+        element('div', { class: 'actions' }, this.#connect),
+      ),
+      this.#state,
+      this.#failure,
+    );
+    root.append(
+      element(
+        'fieldset',
+        { class: 'backend' },
+        element('legend', {}, 'Models run'),
+        element(
+          'div',
+          { class: 'backend-choices' },
+          element('label', { class: 'check' }, this.#tab, 'in this tab, on WebGPU'),
+          element('label', { class: 'check' }, this.#worker, 'on a local worker: CPU, CUDA or native WebGPU'),
+        ),
+        this.#form,
+      ),
+    );
+    this.#showCommand();
+  }
+
+  /** Connects to the address in the form, and takes that engine in place of the one there is. */
+  async connect() {
+    this.#worker.checked = true;
+    this.#showChoice();
+    this.#failure.replaceChildren();
+    this.#state.textContent = 'Connecting';
+    this.#connect.disabled = true;
+    try {
+      const server = new LocalServer(this.#address.value.trim(), this.#token.value.trim());
+      const { backend } = await server.health();
+      const engine = await Pageloom.connect(server);
+      localStorage.setItem(KEPT, server.address);
+      const { name, adapter } = engine.model;
+      this.#state.textContent = `Connected: ${name} on ${BACKENDS[backend] ?? backend}, ${adapter.description}.`;
+      this.#listener.onServer(server);
+      this.#listener.onConnected(engine);
+    } catch (error) {
+      this.#state.textContent = '';
+      this.#showFailure(error);
+    } finally {
+      this.#connect.disabled = false;
+    }
+  }
+
+  /**
+   * Fills in what a worker that the desktop app started can be asked by.
+   * @param {string} address
+   * @param {string} token
+   */
+  use(address, token) {
+    this.#address.value = address;
+    this.#token.value = token;
+    return this.connect();
+  }
+
+  #choose() {
+    this.#showChoice();
+    this.#state.textContent = '';
+    this.#failure.replaceChildren();
+    if (!this.#tab.checked) return;
+    this.#listener.onServer(null);
+    this.#listener.onTab();
+  }
+
+  #showChoice() {
+    this.#models.hidden = this.#worker.checked;
+    this.#form.hidden = !this.#worker.checked;
+  }
+
+  #showCommand() {
+    this.#command.textContent = serveCommand(location.origin, this.#address.value.trim());
+  }
+
+  /** @param {unknown} error */
+  #showFailure(error) {
+    const { title, advice, detail } = errorInWords(errorObject(error));
+    this.#failure.replaceChildren(
+      element(
+        'div',
+        { class: 'failure', role: 'alert' },
+        element('h2', {}, title),
+        element('p', {}, advice),
+        element('p', { class: 'detail' }, detail),
+      ),
+    );
+  }
+}
+
+/** @type {Record<string, string>} */
+const BACKENDS = { cpu: 'the CPU', cuda: 'CUDA', webgpu: 'native WebGPU' };

@@ -1,0 +1,68 @@
+/**
+ * A local server as the far end of the protocol: one stream of replies, and calls posted beside it.
+ * @import {Call, LoadedModel} from '../protocol.js'
+ * @import {LocalServer} from './local_server.js'
+ */
+
+import { CallClient } from '../call_client.js';
+import { PageloomError } from '../errors.js';
+import { serverEvents } from './events.js';
+
+export class ServerClient extends CallClient {
+  #server;
+  #path = '';
+  #left = new AbortController();
+
+  /** @param {LocalServer} server */
+  constructor(server) {
+    super(
+      (calls) => this.#post(calls),
+      () => this.#left.abort(),
+    );
+    this.#server = server;
+  }
+
+  /**
+   * Opens a session; its jobs end with it.
+   * @param {AbortSignal} [signal]  Gives up.
+   * @returns {Promise<LoadedModel>}
+   */
+  async open(signal) {
+    signal?.throwIfAborted();
+    const giveUp = () => this.close();
+    signal?.addEventListener('abort', giveUp, { once: true });
+    const response = await this.#server.ask('/v1/session', { post: true, signal: this.#left.signal });
+    const events = serverEvents(response);
+    const { value } = await events.next();
+    signal?.removeEventListener('abort', giveUp);
+    if (!value) throw stopping();
+    this.#path = `/v1/session/${value.session}`;
+    this.prefix = value.prefix;
+    this.#listen(events);
+    return { size: 0, stored: null, ...value.model };
+  }
+
+  /** @param {AsyncGenerator<any>} events */
+  async #listen(events) {
+    try {
+      for await (const replies of events) this.receive(replies);
+    } catch {
+      // A connection that breaks ends the session as its last event does.
+    }
+    this.end(`the local worker at ${this.#server.address} stopped`);
+  }
+
+  /** @param {Call[]} calls */
+  async #post(calls) {
+    try {
+      await this.#server.ask(this.#path, { body: { calls }, signal: this.#left.signal });
+    } catch (error) {
+      if (!this.hasEnded) this.reject(calls, error);
+    }
+  }
+}
+
+function stopping() {
+  const message = 'the local worker is stopping';
+  return new PageloomError({ message, type: 'server_error', param: null, code: 'no_answer' });
+}
