@@ -10,20 +10,19 @@ static size_t naive_scratch_size(const AttentionProblem& problem, int64_t keys) 
 static void all_dots(const AttentionProblem& problem, const Sequence& sequence, int kv_head, const float* query,
                      int64_t begin, int64_t end, float* scores) {
   const RowsProduct dots = dot_rows_for(problem.key.element, 1);
-  const int64_t offset = kv_head * problem.key.head_stride;
   constexpr int64_t kRows = 64;
   const char* rows[kRows];
   for (int64_t t = begin; t < end; t += kRows) {
     const int64_t count = smaller(kRows, end - t);
-    const bool mapped = list_rows(problem.key, problem.addressing, sequence.index, t, t + count, rows);
+    const bool mapped = list_rows(problem.key, problem.addressing, sequence.index, kv_head, t, t + count, rows);
     if (mapped) {
-      dots(query, 0, rows, offset, count, problem.head_size, scores + (t - begin), 0, {nullptr, 0});
+      dots(query, 0, rows, 0, count, problem.head_size, scores + (t - begin), 0, kNothingAhead);
       continue;
     }
     for (int64_t i = 0; i < count; i++) {
       float* score = scores + (t - begin) + i;
       *score = kNegativeInfinity;
-      if (rows[i]) dots(query, 0, rows + i, offset, 1, problem.head_size, score, 0, {nullptr, 0});
+      if (rows[i]) dots(query, 0, rows + i, 0, 1, problem.head_size, score, 0, kNothingAhead);
     }
   }
 }
@@ -70,7 +69,7 @@ static void attend_naive(const AttentionProblem& problem, const AttentionTask& t
         for (int64_t t = begin; t < end; t++) {
           if (scores[t - begin] == 0) continue;
           const Run run = run_at(problem.value, problem.addressing, sequence.index, kv_head, t, t + 1);
-          accumulate(scores + (t - begin), 0, &run.data, 0, 1, problem.v_head_size, sums, 0, {nullptr, 0});
+          accumulate(scores + (t - begin), 0, &run.data, 0, 1, problem.v_head_size, sums, 0, kNothingAhead);
         }
       }
       if (qk.data && qk.stage == QkStage::probabilities) {

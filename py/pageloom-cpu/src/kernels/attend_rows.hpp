@@ -2,10 +2,10 @@
 // online softmax over blocks of keys.
 #pragma once
 
-// q and sums of all heads, then maxima and denominators, the scores of a block and the addresses of its rows.
+// q and sums of all heads, then maxima and denominators, the scores of a block and the addresses of the rows of two.
 struct RowsScratch {
   float *queries, *sums, *maxima, *denominators, *scores;
-  const char **keys, **values;
+  const char** addresses;
   int64_t query_width, value_width, score_stride;
 };
 
@@ -14,9 +14,8 @@ static RowsScratch rows_scratch(const AttentionProblem& problem, int64_t kv_bloc
   s.query_width = padded(problem.head_size);
   s.value_width = padded(problem.v_head_size);
   s.score_stride = (kv_block + 15) / 16 * 16;
-  s.keys = reinterpret_cast<const char**>(scratch);
-  s.values = s.keys + s.score_stride;
-  s.scores = reinterpret_cast<float*>(s.values + s.score_stride);
+  s.addresses = reinterpret_cast<const char**>(scratch);
+  s.scores = reinterpret_cast<float*>(s.addresses + 4 * s.score_stride);
   s.queries = s.scores + kMaxGroup * s.score_stride;
   s.sums = s.queries + problem.heads * s.query_width;
   s.maxima = s.sums + problem.heads * s.value_width;
@@ -25,7 +24,7 @@ static RowsScratch rows_scratch(const AttentionProblem& problem, int64_t kv_bloc
 }
 
 static size_t rows_scratch_size(const AttentionProblem& problem, int64_t kv_block) {
-  const int64_t addresses = 2 * (sizeof(char*) / sizeof(float)), stride = (kv_block + 15) / 16 * 16;
+  const int64_t addresses = 4 * (sizeof(char*) / sizeof(float)), stride = (kv_block + 15) / 16 * 16;
   return static_cast<size_t>((addresses + kMaxGroup) * stride +
                              problem.heads * (padded(problem.head_size) + padded(problem.v_head_size) + 2));
 }
@@ -64,49 +63,62 @@ static bool online_softmax(float* logits, int64_t count, float& maximum, float& 
   return true;
 }
 
-// What to ask for of `cache` while keys [begin, end) are worked on: the keys that follow, before `last`. Heads that lie
-// inside a token share its memory out between them, so that it is asked for in one piece.
-static Ahead next_keys(const AttentionProblem& problem, const Cache& cache, const Sequence& sequence, int kv_head,
-                       int64_t begin, int64_t end, int64_t last) {
-  const int64_t count = end - begin, following = smaller(count, last - end);
-  if (following <= 0) return {nullptr, 0};
-  const bool heads_inside = cache.head_stride < cache.row_stride;
-  const int64_t first = heads_inside ? end + following * kv_head / problem.kv_heads : end;
-  const Run run = run_at(cache, problem.addressing, sequence.index, heads_inside ? 0 : kv_head, first, last);
-  if (!run.data) return {nullptr, 0};
-  const int64_t share = heads_inside ? following / problem.kv_heads : following;
-  return {run.data, smaller(share, run.count) * cache.row_stride / count};
-}
-
-// A block of keys [begin, end), whose rows are listed; `last` ends the keys of the task.
+// Keys [begin, end) and their rows of K/V head `head`, which are nullptr where the table maps none.
 struct KeyBlock {
-  int64_t begin, end, last;
+  int head;
+  int64_t begin, end;
+  const char **keys, **values;
   bool mapped;
+  int64_t count() const { return end - begin; }
 };
 
-static KeyBlock list_block(const AttentionProblem& problem, const Sequence& sequence, int64_t begin, int64_t end,
-                           int64_t last, const RowsScratch& s) {
-  const bool mapped = list_rows(problem.key, problem.addressing, sequence.index, begin, end, s.keys);
-  list_rows(problem.value, problem.addressing, sequence.index, begin, end, s.values);
-  return {begin, end, last, mapped};
+static KeyBlock list_block(const AttentionProblem& problem, const Sequence& sequence, int head, int64_t begin,
+                           int64_t end, const char** keys, const char** values) {
+  const bool mapped = list_rows(problem.key, problem.addressing, sequence.index, head, begin, end, keys);
+  list_rows(problem.value, problem.addressing, sequence.index, head, begin, end, values);
+  return {head, begin, end, keys, values, mapped};
 }
 
-static void block_scores(const AttentionProblem& problem, const Sequence& sequence, int kv_head, int head, int group,
-                         const KeyBlock& block, const RowsScratch& s) {
+// Heads that lie beside each other in a token are visited together, so that a token is read as one piece.
+PAGELOOM_INLINE bool heads_inside(const Cache& cache) { return cache.head_stride < cache.row_stride; }
+
+// What to ask for of block `next`, whose rows of `cache` are given, while a block of `count` keys is worked on for K/V
+// head `kv_head`. Heads that are visited together share it out between them.
+static Ahead ahead_of(const AttentionProblem& problem, const Cache& cache, const KeyBlock& next,
+                      const char* const* rows, int kv_head, int64_t count) {
+  Ahead ahead = kNothingAhead;
+  if (next.count() == 0 || !next.mapped) return ahead;
+  const int64_t streams = kStreams, heads = heads_inside(cache) ? problem.kv_heads : 1;
+  const int64_t done = heads > 1 ? kv_head * next.count() / streams : 0;
+  for (int64_t i = 0; i < streams; i++) {
+    ahead.places[i] = rows[i * next.count() / streams + done / heads] + done % heads * cache.head_stride;
+  }
+  ahead.bytes = cache.row_stride / heads * next.count() / count;
+  return ahead;
+}
+
+// A block, and what to ask for of the next one's K and V meanwhile.
+struct Turn {
+  const KeyBlock& block;
+  Ahead keys, values;
+};
+
+static void block_scores(const AttentionProblem& problem, int kv_head, int head, int group, const Turn& turn,
+                         const RowsScratch& s) {
+  const KeyBlock& block = turn.block;
   const RowsProduct dots = dot_rows_for(problem.key.element, group);
-  const int64_t count = block.end - block.begin, offset = kv_head * problem.key.head_stride;
-  const Ahead ahead = next_keys(problem, problem.key, sequence, kv_head, block.begin, block.end, block.last);
+  const int64_t count = block.count(), offset = (kv_head - block.head) * problem.key.head_stride;
   for (int64_t i = 0; i < count;) {
     int64_t next = block.mapped ? count : i;
-    while (next < count && s.keys[next]) next++;
+    while (next < count && block.keys[next]) next++;
     if (next > i && problem.int8_dots) {
-      problem.int8_dots(s.queries + head * s.query_width, s.query_width, group, s.keys + i, offset, next - i,
+      problem.int8_dots(s.queries + head * s.query_width, s.query_width, group, block.keys + i, offset, next - i,
                         problem.head_size, s.scores + i, s.score_stride);
     } else if (next > i) {
-      dots(s.queries + head * s.query_width, s.query_width, s.keys + i, offset, next - i, problem.head_size,
-           s.scores + i, s.score_stride, {ahead.data + i * ahead.bytes, ahead.bytes});
+      dots(s.queries + head * s.query_width, s.query_width, block.keys + i, offset, next - i, problem.head_size,
+           s.scores + i, s.score_stride, turn.keys);
     }
-    for (i = next; i < count && !s.keys[i]; i++) {
+    for (i = next; i < count && !block.keys[i]; i++) {
       for (int g = 0; g < group; g++) s.scores[g * s.score_stride + i] = kNegativeInfinity;
     }
   }
@@ -119,18 +131,18 @@ static bool seen_by_group(const RowsScratch& s, int group, int64_t i) {
 }
 
 // Adds weights x V. Where keys may be hidden from all heads, those are left out: they may hold NaN.
-static void block_values(const AttentionProblem& problem, const Sequence& sequence, int kv_head, int head, int group,
-                         const KeyBlock& block, const RowsScratch& s) {
+static void block_values(const AttentionProblem& problem, int kv_head, int head, int group, const Turn& turn,
+                         const RowsScratch& s) {
+  const KeyBlock& block = turn.block;
   const RowsProduct accumulate = accumulate_rows_for(problem.value.element, group);
-  const int64_t count = block.end - block.begin, offset = kv_head * problem.value.head_stride;
+  const int64_t count = block.count(), offset = (kv_head - block.head) * problem.value.head_stride;
   const bool any_hidden = problem.bias.data || !block.mapped;
-  const Ahead ahead = next_keys(problem, problem.value, sequence, kv_head, block.begin, block.end, block.last);
   for (int64_t i = 0; i < count;) {
     int64_t next = any_hidden ? i : count;
     while (next < count && seen_by_group(s, group, next)) next++;
     if (next > i) {
-      accumulate(s.scores + i, s.score_stride, s.values + i, offset, next - i, problem.v_head_size,
-                 s.sums + head * s.value_width, s.value_width, {ahead.data + i * ahead.bytes, ahead.bytes});
+      accumulate(s.scores + i, s.score_stride, block.values + i, offset, next - i, problem.v_head_size,
+                 s.sums + head * s.value_width, s.value_width, turn.values);
     }
     for (i = next; i < count && !seen_by_group(s, group, i); i++) {
     }
@@ -139,35 +151,56 @@ static void block_values(const AttentionProblem& problem, const Sequence& sequen
 
 // One block for the heads [head, head + group) of K/V head `kv_head`.
 static void attend_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head, int head,
-                         int group, const KeyBlock& block, const RowsScratch& s) {
-  block_scores(problem, sequence, kv_head, head, group, block, s);
-  const int64_t count = block.end - block.begin;
+                         int group, const Turn& turn, const RowsScratch& s) {
+  block_scores(problem, kv_head, head, group, turn, s);
   bool any_visible = false;
   for (int g = 0; g < group; g++) {
     float* scores = s.scores + g * s.score_stride;
     if (transforms_logits(problem)) {
-      transform_logits(problem, sequence.index, head + g, row, block.begin, scores, count);
+      transform_logits(problem, sequence.index, head + g, row, turn.block.begin, scores, turn.block.count());
     }
-    any_visible |= online_softmax(scores, count, s.maxima[head + g], s.denominators[head + g],
+    any_visible |= online_softmax(scores, turn.block.count(), s.maxima[head + g], s.denominators[head + g],
                                   s.sums + (head + g) * s.value_width, s.value_width);
   }
-  if (any_visible) block_values(problem, sequence, kv_head, head, group, block, s);
+  if (any_visible) block_values(problem, kv_head, head, group, turn, s);
 }
 
 static void attend_head_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head,
-                              const KeyBlock& block, const RowsScratch& s) {
+                              const KeyBlock& block, const KeyBlock& next, const RowsScratch& s) {
+  const Turn turn = {block, ahead_of(problem, problem.key, next, next.keys, kv_head, block.count()),
+                     ahead_of(problem, problem.value, next, next.values, kv_head, block.count())};
   for (int done = 0; done < problem.group;) {
     const int group = heads_together(problem.group - done);
-    attend_block(problem, sequence, row, kv_head, kv_head * problem.group + done, group, block, s);
+    attend_block(problem, sequence, row, kv_head, kv_head * problem.group + done, group, turn, s);
     done += group;
+  }
+}
+
+static void attend_keys(const AttentionProblem& problem, const AttentionTask& task, int64_t row, const Span& keys,
+                        int64_t kv_block, const RowsScratch& s) {
+  const int heads = heads_inside(problem.key) ? task.head_end - task.head_begin : 1;
+  const char** addresses = s.addresses;
+  auto list = [&](int head, int64_t begin) {
+    const char** place = addresses;
+    addresses = place == s.addresses ? place + 2 * s.score_stride : s.addresses;
+    const int64_t end = smaller(keys.end, begin + kv_block);
+    return list_block(problem, task.sequence, head, begin, end, place, place + s.score_stride);
+  };
+  KeyBlock block = list(task.head_begin, keys.begin);
+  while (block.begin < block.end) {
+    const bool more = block.end < keys.end;
+    const int head = more ? block.head : block.head + heads;
+    const KeyBlock next = head < task.head_end ? list(head, more ? block.end : keys.begin) : KeyBlock{};
+    for (int visited = block.head; visited < block.head + heads; visited++) {
+      attend_head_block(problem, task.sequence, row, visited, block, next, s);
+    }
+    block = next;
   }
 }
 
 static void attend_rows(const AttentionProblem& problem, const AttentionTask& task, int64_t kv_block, float* scratch) {
   const RowsScratch s = rows_scratch(problem, kv_block, scratch);
   const int first_head = task.head_begin * problem.group, last_head = task.head_end * problem.group;
-  // Heads that lie beside each other in a token are visited together, so that a token is read as one piece.
-  const bool heads_inside = problem.key.head_stride < problem.key.row_stride;
   for (int64_t row = task.row_begin; row < task.row_end; row++) {
     for (int head = first_head; head < last_head; head++) {
       prepare_query(problem, task.sequence, row, head, s.queries + head * s.query_width);
@@ -176,22 +209,7 @@ static void attend_rows(const AttentionProblem& problem, const AttentionTask& ta
       for (int64_t c = 0; c < s.value_width; c += kLanes) store(s.sums + head * s.value_width + c, zero());
     }
     const Span span = visible_keys(problem, task.sequence, task.sequence.first + row);
-    const int64_t begin = larger(span.begin, task.begin), end = smaller(span.end, task.end);
-    if (heads_inside) {
-      for (int64_t t = begin; t < end; t += kv_block) {
-        const KeyBlock block = list_block(problem, task.sequence, t, smaller(end, t + kv_block), end, s);
-        for (int head = task.head_begin; head < task.head_end; head++) {
-          attend_head_block(problem, task.sequence, row, head, block, s);
-        }
-      }
-    } else {
-      for (int head = task.head_begin; head < task.head_end; head++) {
-        for (int64_t t = begin; t < end; t += kv_block) {
-          const KeyBlock block = list_block(problem, task.sequence, t, smaller(end, t + kv_block), end, s);
-          attend_head_block(problem, task.sequence, row, head, block, s);
-        }
-      }
-    }
+    attend_keys(problem, task, row, {larger(span.begin, task.begin), smaller(span.end, task.end)}, kv_block, s);
     const int64_t stride = partial_stride(problem);
     for (int head = first_head; head < last_head; head++) {
       float* sums = s.sums + head * s.value_width;

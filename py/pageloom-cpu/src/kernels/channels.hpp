@@ -121,12 +121,12 @@ PAGELOOM_INLINE Run run_at(const Cache& cache, const Addressing& where, int64_t 
   return {cache.data + block * cache.block_stride + row * cache.row_stride + head * cache.head_stride, count};
 }
 
-// The rows of keys [begin, end) of K/V head 0; nullptr where the table maps none. Returns whether all are mapped.
-static bool list_rows(const Cache& cache, const Addressing& where, int64_t sequence, int64_t begin, int64_t end,
-                      const char** rows) {
+// The rows of keys [begin, end) of one K/V head; nullptr where the table maps none. Returns whether all are mapped.
+static bool list_rows(const Cache& cache, const Addressing& where, int64_t sequence, int64_t head, int64_t begin,
+                      int64_t end, const char** rows) {
   bool mapped = true;
   for (int64_t t = begin; t < end;) {
-    const Run run = run_at(cache, where, sequence, 0, t, end);
+    const Run run = run_at(cache, where, sequence, head, t, end);
     for (int64_t i = 0; i < run.count; i++) rows[t - begin + i] = run.data ? run.data + i * cache.row_stride : nullptr;
     mapped &= run.data != nullptr;
     t += run.count;
