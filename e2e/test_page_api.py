@@ -168,9 +168,10 @@ def test_a_model_that_no_url_names_is_refused_in_words(run: Run, model: str, mes
     assert re.search(message, error["message"])
 
 
-def test_a_snapshot_has_every_block_of_the_pool(run: Run) -> None:
+def test_a_snapshot_has_the_pool_and_what_is_in_it(run: Run) -> None:
     snapshot, stats = run("return [await engine.snapshot(), await engine.stats()];")
-    assert len(snapshot["blocks"]) == stats["num_blocks"] == 64
+    assert snapshot["num_blocks"] == stats["num_blocks"] == 64
+    assert len(snapshot["blocks"]) <= 64
     assert snapshot["block_size"] == 16
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -38,6 +39,7 @@ class Session:
         self._outbox: list[dict[str, object]] = []
         self._running: dict[int, asyncio.Task[None]] = {}
         self._watching: int | None = None
+        self._snapshot_milliseconds = 0.0
 
     def describe(self) -> str:
         """What the page shows of the model and the adapter."""
@@ -101,7 +103,11 @@ class Session:
         return json.dumps({**asdict(stats), "tokens_per_second": stats.tokens_per_second})
 
     def snapshot(self) -> str:
-        """The engine between two steps. Of the blocks only those that hold something: most of a large pool is free."""
+        """The engine between two steps, and how long the look before this one took.
+
+        Of the blocks only those that hold something: most of a large pool is free.
+        """
+        asked = time.perf_counter()
         snapshot = self._model.snapshot()
         holding = [
             {"id": block_id, **_fields(block)}
@@ -110,7 +116,10 @@ class Session:
         ]
         fields = {**_fields(snapshot), "num_blocks": len(snapshot.blocks), "blocks": holding}
         del fields["reuse_order"]
-        return json.dumps(fields, default=_fields)
+        fields["milliseconds"] = self._snapshot_milliseconds
+        text = json.dumps(fields, default=_fields)
+        self._snapshot_milliseconds = 1000 * (time.perf_counter() - asked)
+        return text
 
     def count_tokens(self, fields: str) -> str:
         """How many tokens the prompt of a job has: `{"count"}`, or `{"error"}` for what is no job."""

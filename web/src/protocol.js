@@ -168,6 +168,7 @@
  * @property {RequestView[]} waiting
  * @property {StepView[]} steps  The last ones, in order.
  * @property {EndedView[]} ended  The requests that ended last, in that order.
+ * @property {number} milliseconds  That the snapshot before this one took.
  *
  * @typedef {object} StepView
  * @property {number} index

@@ -4,9 +4,10 @@
  */
 
 import { element } from '../dom.js';
+import { counted } from '../words.js';
 import { firstTokens, median, sharedShare, timeInWords } from './figures.js';
 
-const NAMES = ['Tokens a second', 'First token after', 'Step', 'Requests', 'Prompt tokens shared', 'Pages given up'];
+const NAMES = ['Tokens a second', 'First token after', 'Step', 'Requests', 'Prompt tokens shared', 'Evictions'];
 
 export class FigureTiles {
   #tiles = NAMES.map((name) => ({ name, value: element('dd'), note: element('dd', { class: 'note' }) }));
@@ -40,7 +41,10 @@ export class FigureTiles {
       share === null
         ? ['–', 'no prompt yet']
         : [`${Math.round(100 * share)} %`, `${whole(stats.cached_tokens)} not computed again`],
-      [whole(stats.evictions), stats.preemptions ? `${stats.preemptions} requests set aside` : 'kept content, for new'],
+      [
+        whole(stats.evictions),
+        stats.preemptions ? `and ${counted(stats.preemptions, 'request')} set aside` : 'kept pages given up',
+      ],
     ]);
   }
 

@@ -89,12 +89,11 @@ export class InsideView {
 
   /** @param {Pageloom} engine */
   async #update(engine) {
-    const asked = performance.now();
     // An engine that has ended says so in a notice; the picture keeps its last state.
     const told = document.hidden ? null : await Promise.all([engine.snapshot(), engine.stats()]).catch(() => undefined);
     if (told === undefined || engine !== this.#engine || !this.#visible) return;
     if (told) this.#show(engine, ...told);
-    const pause = Math.min(SLOWEST_POLL_MS, Math.max(POLL_MS, (performance.now() - asked) / SHARE));
+    const pause = Math.min(SLOWEST_POLL_MS, Math.max(POLL_MS, (told?.[0].milliseconds ?? 0) / SHARE));
     if (told) this.#showPace(engine, pause);
     clearTimeout(this.#timer);
     this.#timer = window.setTimeout(() => this.#update(engine), pause);

@@ -54,10 +54,11 @@ export class RequestTable {
   #newRow({ id, arrival, label }) {
     const swatch = element('span', { class: 'swatch', 'aria-hidden': true });
     swatch.style.backgroundColor = colourOf(arrival);
-    const name = element('button', { type: 'button', class: 'request-name' }, label ?? `request ${id}`);
+    const words = label ?? `request ${id}`;
+    const name = element('button', { type: 'button', class: 'request-name', title: words }, words);
     name.addEventListener('focus', () => this.#onMark(id));
     name.addEventListener('blur', () => this.#onMark(null));
-    const row = element('tr', {}, element('th', { scope: 'row' }, swatch, ' ', name));
+    const row = element('tr', {}, element('th', { scope: 'row' }, element('div', { class: 'request' }, swatch, name)));
     row.append(...HEADINGS.slice(1).map((_, column) => element('td', column > 0 ? { class: 'number' } : {})));
     row.addEventListener('pointerenter', () => this.#onMark(id));
     row.addEventListener('pointerleave', () => this.#onMark(null));

@@ -9,6 +9,8 @@ import { stepInWords, stepsInWords } from './figures.js';
 
 const HEIGHT = 150;
 const AXIS_WIDTH = 52;
+/** The charts are at least this many steps wide, so that the bars of the first ones are no broader than those of later ones. */
+const FEWEST_STEPS = 40;
 
 export class Timeline {
   /** @type {StepView[]} */
@@ -87,7 +89,7 @@ export class Timeline {
       height: HEIGHT,
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { show: false }, sync: { key: 'steps' }, y: false },
-      scales: { x: { time: false }, y: { range: (_plot, _least, most) => [0, Math.max(1, most * 1.1)] } },
+      scales: { x: { time: false, range: wide }, y: { range: (_plot, _least, most) => [0, Math.max(1, most * 1.1)] } },
       axes: [
         { stroke: line, grid: { show: false }, ticks: grid, values: whole },
         { stroke: line, grid, ticks: { show: false }, size: AXIS_WIDTH, label, labelSize: 18, labelGap: 0 },
@@ -113,4 +115,15 @@ export class Timeline {
     const step = typeof place === 'number' ? this.#steps[place] : undefined;
     this.#words.textContent = step ? stepInWords(step) : stepsInWords(this.#steps);
   }
+}
+
+/**
+ * @param {uPlot} _plot
+ * @param {number} first
+ * @param {number} last
+ * @returns {[number, number]}
+ */
+function wide(_plot, first, last) {
+  const from = (first ?? 1) - 0.5;
+  return [from, Math.max(from + FEWEST_STEPS, (last ?? 1) + 0.5)];
 }

@@ -1,40 +1,39 @@
 /**
- * The model view: which model, how far its load is, and in plain words what went wrong.
+ * The models view: which model, whether it fits, how far its load is, and in plain words what went wrong.
  * @import {LoadOptions} from '../engine.js'
- * @import {LoadProgress} from '../protocol.js'
+ * @import {Model} from '../models.js'
  */
 
 import { acceptDrop, button, element, field } from '../dom.js';
 import { Pageloom } from '../engine.js';
 import { errorObject } from '../errors.js';
 import { requireGguf } from '../gguf_file.js';
-import { storedModels } from '../models.js';
-import { bytesInWords, errorInWords } from '../words.js';
-
-/** @type {[LoadProgress['stage'], string, 'bytes' | 'count'][]} */
-const STAGES = [
-  ['python', 'Start Python', 'count'],
-  ['download', 'Fetch the model', 'bytes'],
-  ['header', 'Read its header', 'bytes'],
-  ['weights', 'Weights to the GPU', 'bytes'],
-  ['compile', 'Compile programs', 'count'],
-  ['store', 'Keep a copy in this browser', 'bytes'],
-];
+import { inspect } from '../inspection.js';
+import { errorInWords } from '../words.js';
+import { InspectionPanel } from './inspection_panel.js';
+import { LoadProgress } from './load_progress.js';
+import { StoredList } from './stored_list.js';
 
 export class ModelsView {
   #root;
   #onLoaded;
   #beforeLoad;
   #controls = element('fieldset', { class: 'choices' });
-  #stored = element('ul', { class: 'plain' });
-  #copies = element('div', {}, element('p', { class: 'field-label' }, 'Copies kept in this browser'), this.#stored);
   #keep = element('input', { type: 'checkbox', checked: true });
-  #room = element('span');
-  #progress = element('ol', { class: 'stages plain', hidden: true });
   #announcement = element('p', { class: 'visually-hidden', role: 'status' });
+  #progress = new LoadProgress((stage) => {
+    this.#announcement.textContent = stage;
+  });
+  #looked = element('div');
   #outcome = element('div', { class: 'outcome' });
   #cancel = button('Cancel', () => this.#abort.abort(), { class: 'quiet', hidden: true });
   #abort = new AbortController();
+  /** @type {import('../inspection.js').Inspection | null} */
+  #inspection = null;
+  #stored = new StoredList({
+    onLoad: ({ key }) => this.load({ model: { stored: key } }),
+    onLook: ({ key, stored, url }) => this.#look(stored === null && url ? url : { stored: key }),
+  });
 
   /**
    * @param {HTMLElement} root
@@ -46,31 +45,6 @@ export class ModelsView {
     this.#beforeLoad = beforeLoad;
     this.#onLoaded = onLoaded;
     this.#build();
-    this.refresh();
-  }
-
-  /** Reads again what the browser keeps, and how much room it has. */
-  async refresh() {
-    const models = await storedModels.list().catch(() => []);
-    this.#stored.replaceChildren(
-      ...models.map(({ key, name, size }) =>
-        element(
-          'li',
-          { class: 'stored' },
-          element('span', {}, `${name} `, element('small', {}, bytesInWords(size))),
-          button('Load this copy', () => this.load({ model: { stored: key } }), {
-            'aria-label': `Load this copy of ${name}`,
-          }),
-          button('Remove', () => storedModels.remove(key).then(() => this.refresh()), {
-            class: 'quiet',
-            'aria-label': `Remove ${name}`,
-          }),
-        ),
-      ),
-    );
-    this.#copies.hidden = models.length === 0;
-    const { quota = 0, usage = 0 } = (await navigator.storage?.estimate()) ?? {};
-    this.#room.textContent = `Keep a copy in this browser (room for ${bytesInWords(Math.max(0, quota - usage))})`;
   }
 
   /**
@@ -79,33 +53,55 @@ export class ModelsView {
    * @param {LoadOptions} options
    */
   async load(options) {
-    if (this.#controls.disabled) return;
-    this.#abort = new AbortController();
-    this.#showBusy(true);
-    try {
+    await this.#busy('Loading the model', async (signal) => {
       if (options.model instanceof File) await requireGguf(options.model);
       this.#beforeLoad();
+      this.#looked.replaceChildren();
       const engine = await Pageloom.load({
         store: this.#keep.checked,
         ...options,
-        onProgress: (progress) => this.#showProgress(progress),
-        signal: this.#abort.signal,
+        onProgress: (progress) => this.#progress.show(progress),
+        signal,
       });
+      this.#inspection = null;
       this.#showLoaded(engine);
       this.#onLoaded(engine);
-    } catch (error) {
-      this.#showFailure(error);
-    } finally {
-      this.#showBusy(false);
-      this.refresh();
-    }
+    });
+  }
+
+  /**
+   * Shows what a model takes before it is loaded.
+   * @param {Model} model
+   */
+  async #look(model) {
+    await this.#busy('Looking at the model', async (signal) => {
+      if (model instanceof File) await requireGguf(model);
+      this.#leave();
+      const inspection = await inspect(model, { onProgress: (progress) => this.#progress.show(progress), signal });
+      this.#inspection = inspection;
+      this.#progress.hide();
+      const panel = new InspectionPanel(inspection, {
+        onLoad: (settings) => this.load({ model: inspection, ...settings }),
+        onClose: () => this.#leave(),
+      });
+      this.#looked.replaceChildren(panel.element);
+      panel.element.focus();
+      this.#announcement.textContent = '';
+    });
+  }
+
+  /** Ends the worker of a model that was looked at and not loaded. */
+  #leave() {
+    this.#inspection?.close();
+    this.#inspection = null;
+    this.#looked.replaceChildren();
   }
 
   #build() {
     const picker = element('input', { type: 'file', accept: '.gguf' });
     picker.addEventListener('change', () => {
       const [file] = picker.files ?? [];
-      if (file) this.load({ model: file });
+      if (file) this.#look(file);
       picker.value = '';
     });
     const drop = element(
@@ -114,61 +110,81 @@ export class ModelsView {
       element('p', {}, 'Drop a GGUF file here, or choose one. It stays on this machine.'),
       field('GGUF file', picker),
     );
-    acceptDrop(drop, (file) => this.load({ model: file }));
+    acceptDrop(drop, (file) => this.#look(file));
     this.#controls.append(
       element('legend', {}, 'Load a model'),
       element(
         'div',
         { class: 'built-in' },
-        button('Load SmolLM2 135M Instruct', () => this.load({ model: 'built-in' }), { class: 'primary' }),
+        element(
+          'div',
+          { class: 'actions' },
+          button('Load SmolLM2 135M Instruct', () => this.load({ model: 'built-in' }), { class: 'primary' }),
+          button('Settings', () => this.#look('built-in'), {
+            class: 'quiet',
+            'aria-label': 'Look at SmolLM2 135M Instruct',
+          }),
+        ),
         element('small', {}, 'The built-in model: 98 MB, English, small enough for any machine.'),
       ),
       drop,
-      this.#copies,
-      element('label', { class: 'check' }, this.#keep, this.#room),
+      this.#urlForm(),
+      element('label', { class: 'check' }, this.#keep, 'Keep a copy in this browser, to load it offline the next time'),
+      this.#stored.element,
     );
-    const runs = element('div', { class: 'load-run' }, this.#announcement, this.#progress, this.#cancel, this.#outcome);
+    const runs = element(
+      'div',
+      { class: 'load-run' },
+      this.#announcement,
+      this.#progress.element,
+      this.#cancel,
+      this.#outcome,
+      this.#looked,
+    );
     this.#root.append(element('div', { class: 'load-panel' }, this.#controls, runs));
   }
 
-  /** @param {boolean} busy */
-  #showBusy(busy) {
-    this.#controls.disabled = busy;
-    this.#cancel.hidden = !busy;
-    if (!busy) return;
-    this.#outcome.replaceChildren();
-    this.#progress.hidden = false;
-    this.#progress.replaceChildren();
-    this.#announcement.textContent = 'Loading the model';
+  #urlForm() {
+    const url = element('input', { type: 'url', required: true, placeholder: 'https://…/model.gguf' });
+    const open = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      this.#look(url.value);
+    };
+    return element(
+      'form',
+      { class: 'url-form', onsubmit: open },
+      field(
+        'Address of a GGUF file',
+        url,
+        'Read in parts where its server allows that; a download that is interrupted goes on later.',
+      ),
+      element('button', { type: 'submit' }, 'Look'),
+    );
   }
 
-  /** @param {LoadProgress} progress */
-  #showProgress({ stage, done, total }) {
-    const [, label, unit] = /** @type {(typeof STAGES)[number]} */ (STAGES.find(([name]) => name === stage));
-    let line = this.#progress.querySelector(`[data-stage=${stage}]`);
-    if (!line) {
-      // A stage that is too short to measure has ended when the next one starts.
-      for (const before of this.#progress.querySelectorAll('[data-unmeasured]')) before.classList.add('complete');
-      line = element(
-        'li',
-        { 'data-stage': stage },
-        element('span', {}, label),
-        element('progress', { 'aria-label': label }),
-        element('span', { class: 'amount' }),
-      );
-      this.#progress.append(line);
-      this.#announcement.textContent = label;
+  /**
+   * Does one thing at a time, says how it went wrong if it does, and lets it be cancelled.
+   * @param {string} announcement
+   * @param {(signal: AbortSignal) => Promise<void>} work
+   */
+  async #busy(announcement, work) {
+    if (this.#controls.disabled) return;
+    this.#abort = new AbortController();
+    this.#controls.disabled = true;
+    this.#cancel.hidden = false;
+    this.#outcome.replaceChildren();
+    this.#progress.clear();
+    this.#announcement.textContent = announcement;
+    try {
+      await work(this.#abort.signal);
+    } catch (error) {
+      this.#leave();
+      this.#showFailure(error);
+    } finally {
+      this.#controls.disabled = false;
+      this.#cancel.hidden = true;
+      this.#stored.refresh();
     }
-    const measured = total > 1;
-    line.toggleAttribute('data-unmeasured', !measured);
-    const bar = /** @type {HTMLProgressElement} */ (line.querySelector('progress'));
-    bar.max = Math.max(total, 1);
-    bar.value = done;
-    bar.hidden = !measured;
-    const amount = /** @type {HTMLElement} */ (line.querySelector('.amount'));
-    const shown = unit === 'bytes' ? [done, total].map(bytesInWords) : [done, total];
-    amount.textContent = measured ? shown.join(' of ') : '';
-    line.classList.toggle('complete', done >= total);
   }
 
   /** @param {Pageloom} engine */
@@ -184,7 +200,7 @@ export class ModelsView {
   /** @param {unknown} error */
   #showFailure(error) {
     if (this.#abort.signal.aborted) {
-      this.#progress.hidden = true;
+      this.#progress.hide();
       this.#announcement.textContent = 'The load was cancelled';
       return;
     }
