@@ -35,7 +35,7 @@ from pageloom.progress import OnProgress, Progress, ignore_progress
 OnEvent = Callable[[int, Event], None]
 OnRecovery = Callable[[RecoveryEvent], None]
 OnRow = Callable[[dict[str, object]], None]
-BACKENDS = ("webgpu", "cpu")
+BACKENDS = ("webgpu", "cpu", "cuda")
 
 
 class ModelRunner(Runner, Protocol):
@@ -216,6 +216,10 @@ async def _load_runner(
     if backend == "webgpu":
         device = await home.open_device(prefer=settings.prefer)
         return await webgpu.load_runner(device, source, description, settings, on_progress)
+    if backend == "cuda":
+        from pageloom.backends.cuda import model as cuda  # noqa: PLC0415 - no tab has it
+
+        return await cuda.load_runner(source, description, settings, on_progress)
     from pageloom.backends.cpu import model as cpu  # noqa: PLC0415 - needs numpy, which a tab lacks
 
     return await cpu.load_runner(source, description, settings, on_progress)
@@ -236,9 +240,9 @@ async def load(
     `on_recovery` hears of a lost device, which is then replaced: the weights are read again from `model`, and requests
     go on. Without it a lost device ends them.
 
-    `backend` is `webgpu`, or `cpu` outside the tab. Raises `BadModelFile` or `NotSupported` for the file,
-    `NotSupported` where there is no WebGPU or where the compiled kernels for CPUs are not installed, and
-    `CapacityExceeded` and `OutOfMemory` where the model or its KV cache does not fit.
+    `backend` is `webgpu`, or outside the tab `cpu` or `cuda`. Raises `BadModelFile` or `NotSupported` for the file,
+    `NotSupported` where there is no WebGPU, no NVIDIA GPU, or where the compiled kernels for CPUs are not installed,
+    and `CapacityExceeded` and `OutOfMemory` where the model or its KV cache does not fit.
     """
     if backend not in BACKENDS:
         known = ", ".join(BACKENDS)

@@ -12,7 +12,7 @@ from pageloom.commands.terminal import ProgressLine
 from pageloom.engine.runner_settings import RunnerSettings
 from pageloom.errors import InvalidArgument
 from pageloom.language_model import LanguageModel, load
-from pageloom.worker.backends import BACKENDS, check_runs_models
+from pageloom.worker.backends import BACKENDS
 
 
 def add_backend_option(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +31,8 @@ def check_model_file(path: Path) -> None:
 async def load_model(options: argparse.Namespace) -> LanguageModel:
     """The model of `--model`, as `--backend`, `--gpu`, `--num-blocks` and `--block-size` say.
 
-    Raises as `load` does, and `NotSupported` for a backend that has no Runner.
+    Raises as `load` does.
     """
-    check_runs_models(options.backend)
     progress = ProgressLine(sys.stderr)
     chosen = {"prefer": PREFERENCES[options.gpu], "num_blocks": options.num_blocks, "block_size": options.block_size}
     model = await load(

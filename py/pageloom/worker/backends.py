@@ -61,8 +61,6 @@ class Backend:
     name: str
     open: Callable[[], OpenBackend]
     operators: tuple[str, ...] = ALL_OPERATORS
-    has_runner: bool = False
-    """Whether it runs models, not only single operators."""
 
 
 def _open_webgpu() -> OpenBackend:
@@ -90,8 +88,8 @@ def _open_cuda() -> OpenBackend:
 
 
 BACKENDS = (
-    Backend("webgpu", _open_webgpu, operators=("paged_attention",), has_runner=True),
-    Backend("cpu", _open_cpu, has_runner=True),
+    Backend("webgpu", _open_webgpu, operators=("paged_attention",)),
+    Backend("cpu", _open_cpu),
     Backend("cuda", _open_cuda),
 )
 
@@ -103,10 +101,3 @@ def find_backend(name: str) -> Backend:
             return backend
     known = ", ".join(backend.name for backend in BACKENDS)
     raise InvalidArgument(f"there is no backend {name!r}; there is {known}", param="backend")
-
-
-def check_runs_models(name: str) -> None:
-    """Raise `NotSupported` for a backend that runs single operators alone."""
-    if not find_backend(name).has_runner:
-        runners = ", ".join(backend.name for backend in BACKENDS if backend.has_runner)
-        raise NotSupported(f"{name} runs single operators, but no models; {runners} do", param="backend")

@@ -98,7 +98,6 @@ class OperatorThread:
             {
                 "backend": backend.name,
                 "operators": backend.operators,
-                "runs_models": backend.has_runner,
                 "why_not": self._why_not(backend),
             }
             for backend in BACKENDS

@@ -16,6 +16,8 @@ from pageloom.backends.cuda.tiers import TIERS, Tier, TierPolicy
 from pageloom.errors import NotSupported
 
 if TYPE_CHECKING:
+    import torch
+
     from pageloom.backends.cuda.graphs import CapturedGraph
     from pageloom.backends.cuda.group_query_attention import CudaGroupQueryAttention
     from pageloom.backends.cuda.onnx_attention import CudaAttention
@@ -58,6 +60,11 @@ class CudaOperators:
         policy = TierPolicy.of(tier=tier, forbid=forbid, sdpa_kernel=sdpa_kernel)
         is_capturing = torch.cuda.is_current_stream_capturing if chosen.type == "cuda" else lambda: False
         self._context = Context(chosen, facts, policy, PlanCache(plan_capacity, is_capturing))
+
+    @property
+    def device(self) -> torch.device:
+        """Where they run."""
+        return self._context.device
 
     @property
     def facts(self) -> DeviceFacts:
