@@ -172,7 +172,7 @@ async function inspect({ model }, onProgress) {
  */
 function fit({ options }) {
   if (!inspection) throw invalidArgument('inspect a model that can run here before asking what fits');
-  return parseAnswer(inspection.fit(JSON.stringify(options)));
+  return parseAnswer(inspection.fit(JSON.stringify(options))).cache;
 }
 
 /** @param {(progress: LoadProgress) => void} onProgress */

@@ -154,7 +154,7 @@ export class ModelsView {
       'form',
       { class: 'url-form', onsubmit: open },
       field(
-        'Address of a GGUF file',
+        'Address of a model',
         url,
         'Read in parts where its server allows that; a download that is interrupted goes on later.',
       ),
