@@ -12,7 +12,7 @@ const RESULT = {
   text: 'a',
   finish_reason: 'stop',
   usage: { prompt_tokens: 2, completion_tokens: 1, cached_tokens: 0 },
-  timings: { first_token: 0.5, finished: 1 },
+  timings: { admitted: 0, first_token: 0.5, finished: 1 },
   logprobs: [LOGPROB],
 };
 const USAGE = {

@@ -1,128 +1,292 @@
 /**
- * The batch view: a template, rows, and a table in which all answers stream at once.
+ * The batch view: rows, what is asked of each, and a table in which all answers stream at once. What was asked and
+ * answered is kept, and is there again when the page is.
  * @import {Pageloom} from '../engine.js'
- * @import {Table} from './rows.js'
+ * @import {Model} from '../models.js'
+ * @import {Outcome, Settings} from './answer.js'
+ * @import {BatchRow} from './batch_run.js'
+ * @import {Example} from './examples.js'
+ * @import {ExportKind} from './run_bar.js'
+ * @import {KeptModel} from './saved_run.js'
+ * @import {Reading, Table} from './table_text.js'
  */
 
-import { acceptDrop, button, download, element, field } from '../dom.js';
-import { batchInWords, counted } from '../words.js';
-import { toCsv, toJson } from './export.js';
-import { ResultTable } from './result_table.js';
-import { fill, parseRows } from './rows.js';
+import { acceptDrop, button, download, element } from '../dom.js';
+import { counted } from '../words.js';
+import { FIRST_SETTINGS, jobOf } from './answer.js';
+import { BatchForm } from './batch_form.js';
+import { BatchResults } from './batch_results.js';
+import { BatchRun, needsRun } from './batch_run.js';
+import { exampleCards } from './examples.js';
+import { resultOf, toCsv, toJson, toJsonLines } from './export.js';
+import { SavedRun } from './saved_run.js';
 
-const FIRST_TEMPLATE = 'What is the capital of {country}?';
-const FIRST_ROWS = 'France\nJapan\nKenya\nPeru\nNorway\nEgypt\nCanada\nIndia';
+/**
+ * @typedef {object} Content  All that a batch is.
+ * @property {Settings} settings
+ * @property {Reading} reading
+ * @property {Table} table
+ * @property {(Outcome | null)[]} outcomes  By the rows' indices.
+ */
+
+/** @type {KeptModel} */
+const BUILT_IN = { name: 'SmolLM2 135M', choice: 'built-in' };
+/** @type {Content} */
+const NOTHING = {
+  settings: FIRST_SETTINGS,
+  reading: { format: 'list', header: false },
+  table: { columns: [], rows: [] },
+  outcomes: [],
+};
 
 export class BatchView {
+  #root;
+  #load;
   /** @type {Pageloom | null} */
   #engine = null;
-  #stop = new AbortController();
-  #template = element('textarea', { rows: 3, value: FIRST_TEMPLATE, spellcheck: false });
-  #rows = element('textarea', { rows: 8, value: FIRST_ROWS, spellcheck: false });
-  #maxTokens = element('input', { type: 'number', min: 1, value: '24', required: true });
-  #temperature = element('input', { type: 'number', min: 0, max: 2, step: 0.1, value: '0', required: true });
-  #problem = element('p', { class: 'problem', role: 'status' });
-  #run = button('Run', () => this.#start(), { class: 'primary' });
-  #stopAll = button('Stop all', () => this.#stop.abort(), { disabled: true });
-  #csv = button('Export CSV', () => this.#export('csv'), { disabled: true });
-  #json = button('Export JSON', () => this.#export('json'), { disabled: true });
-  #summary = element('p', { class: 'summary', role: 'status' });
-  #table = new ResultTable();
-  /** @type {Table} */
-  #input = { columns: [], rows: [] };
+  /** What loads where no model is, to run these rows. */
+  #model = BUILT_IN;
+  /** @type {BatchRow[]} Rows to run once a model is loaded. */
+  #waiting = [];
+  #settings = FIRST_SETTINGS;
+  #reading = NOTHING.reading;
+  #problem = '';
+  #notKept = element('p', { class: 'problem', role: 'alert' });
+  #notice = element('p', { class: 'went', role: 'status', hidden: true });
+  #saved = new SavedRun((words) => {
+    this.#notKept.textContent = words;
+  });
+  #run = new BatchRun({
+    onProgress: (row) => this.#results.showProgress(row),
+    onChange: (row) => {
+      this.#saved.keepRow(row);
+      this.#results.showChange(row);
+    },
+  });
+  #form = new BatchForm({
+    onTable: (table, reading) => this.#takeTable(table, reading),
+    onSettings: () => this.#check(),
+    onRun: () => this.#runAll(),
+  });
+  #results = new BatchResults(
+    this.#run,
+    FIRST_SETTINGS,
+    () => this.#readiness(),
+    {
+      onRun: () => this.#runAll(),
+      onStop: () => this.#run.stop(),
+      onRetry: () => this.#start(this.#run.inState('failed')),
+      onExport: (kind) => this.#export(kind),
+      onClear: (what) => this.#clear(what),
+      onEdit: (row, column, value) => this.#edit(row, column, value),
+      onAct: (row) => (row.live ? this.#run.stop([row]) : this.#start([row])),
+    },
+    [this.#notKept, this.#notice],
+    exampleCards((example) => this.#takeExample(example)),
+  );
 
-  /** @param {HTMLElement} root */
-  constructor(root) {
-    const picker = element('input', { type: 'file', accept: '.csv,.txt,text/csv,text/plain' });
-    picker.addEventListener('change', () => this.#take(picker.files?.[0]));
-    for (const input of [this.#template, this.#rows]) input.addEventListener('input', () => this.#check());
-    acceptDrop(this.#rows, (file) => this.#take(file));
-    const form = element(
-      'form',
-      { class: 'batch-form', onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
-      field('Template', this.#template, 'One prompt a row; {name} is replaced by the row’s text or CSV column.'),
-      field('Rows', this.#rows, 'One a line, or CSV whose first line names the columns. A file may be dropped here.'),
-      field('Rows from a file', picker),
-      element('div', { class: 'pair' }, field('Most tokens', this.#maxTokens), field('Temperature', this.#temperature)),
-      this.#problem,
-      this.#run,
-    );
-    const results = element(
-      'div',
-      { class: 'batch-results' },
-      element('div', { class: 'toolbar' }, this.#summary, this.#stopAll, this.#csv, this.#json),
-      this.#table.element,
-    );
-    root.append(element('div', { class: 'batch' }, form, results));
-    this.#check();
+  /**
+   * @param {HTMLElement} root
+   * @param {(model: Model) => void} load  Loads a model, where the user sees it.
+   */
+  constructor(root, load) {
+    this.#root = root;
+    this.#load = load;
+    root.append(element('div', { class: 'batch' }, this.#form.element, this.#results.element));
+    acceptDrop(root, (file) => this.#form.takeFile(file));
+    document.addEventListener('paste', (event) => this.#onPaste(event));
+    root.inert = true; // what is typed before the kept batch has been read would be lost to it
+    this.#restore();
   }
 
   /** @param {Pageloom | null} engine */
   use(engine) {
     this.#engine = engine;
-    this.#check();
-  }
-
-  /** @param {File | undefined} file */
-  async #take(file) {
-    if (!file) return;
-    this.#rows.value = await file.text();
-    this.#check();
-  }
-
-  /** Reads the form again and says what keeps it from running. */
-  #check() {
-    try {
-      this.#input = parseRows(this.#rows.value, this.#template.value);
-      this.#problem.textContent = this.#engine ? '' : 'Load a model to run these rows.';
-    } catch (error) {
-      this.#input = { columns: [], rows: [] };
-      this.#problem.textContent = /** @type {Error} */ (error).message;
+    if (engine) {
+      const waiting = this.#waiting.filter((row) => this.#run.rows.includes(row));
+      this.#waiting = [];
+      this.#start(waiting);
     }
-    const count = this.#input.rows.length;
-    this.#run.textContent = `Run ${counted(count, 'row')}`;
-    this.#run.disabled = !this.#engine || count === 0 || this.#table.isRunning;
+    this.#results.rearrange();
   }
 
-  async #start() {
-    const engine = this.#engine;
-    if (!engine || !this.#run.form?.reportValidity()) return;
-    const { columns, rows } = this.#input;
-    this.#stop = new AbortController();
-    const prompts = rows.map((row) => fill(this.#template.value, row));
-    const signals = this.#table.begin(columns, rows, prompts);
-    this.#showProgress();
-    const settings = { max_tokens: this.#maxTokens.valueAsNumber, temperature: this.#temperature.valueAsNumber };
-    await engine.batch(
-      prompts.map((prompt, index) => ({
-        prompt,
-        label: `Row ${index + 1}`,
-        ...settings,
-        ...(signals[index] && { signal: signals[index] }),
-      })),
-      {
-        signal: this.#stop.signal,
-        onText: (index, text) => this.#table.addText(index, text),
-        onRow: (result) => {
-          this.#table.finish(result);
-          this.#showProgress();
-        },
-      },
-    );
+  async #restore() {
+    const kept = await this.#saved.read();
+    this.#root.inert = false;
+    if (!kept) return this.#show(NOTHING);
+    const { settings, reading, columns, count, model } = kept.head;
+    const rows = kept.rows.slice(0, count);
+    this.#model = model;
+    const table = { columns, rows: rows.map(({ values }) => values) };
+    return this.#show({ settings, reading, table, outcomes: rows.map(({ outcome }) => outcome) });
   }
 
-  #showProgress() {
-    const running = this.#table.isRunning;
-    this.#summary.textContent = batchInWords(this.#table.counts);
-    this.#stopAll.disabled = !running;
-    this.#csv.disabled = this.#json.disabled = running;
+  /** @returns {Content} */
+  #content() {
+    const { columns, rows } = this.#run;
+    const table = { columns, rows: rows.map(({ values }) => values) };
+    const outcomes = rows.map(({ outcome }) => outcome);
+    return { settings: this.#settings, reading: this.#reading, table, outcomes };
+  }
+
+  /** @param {Content} content */
+  #show({ settings, reading, table, outcomes }) {
+    this.#form.showSettings(settings);
+    this.#form.showTable(table, reading);
+    this.#reading = reading;
+    this.#run.setTable(table);
+    this.#run.restore(outcomes);
     this.#check();
   }
 
-  /** @param {'csv' | 'json'} kind */
-  #export(kind) {
-    const results = this.#table.results;
-    if (kind === 'csv') download('pageloom.csv', 'text/csv', toCsv(this.#table.columns, results));
-    else download('pageloom.json', 'application/json', toJson(results));
+  /**
+   * @param {Table} table
+   * @param {Reading} reading
+   */
+  #takeTable(table, reading) {
+    const before = this.#content();
+    this.#reading = reading;
+    this.#run.setTable(table);
+    this.#check();
+    this.#offerUndo(before, 'Other rows have taken the place of some');
   }
+
+  /** Reads the form: what is asked now, and what keeps it from being asked. */
+  #check() {
+    this.#settings = this.#form.settings;
+    const { columns } = this.#run;
+    const { onlyColumn } = this.#form;
+    const isList = this.#reading.format === 'list' && columns.length === 1;
+    if (isList && columns[0] !== onlyColumn) this.#run.renameOnlyColumn(onlyColumn);
+    this.#problem = this.#form.check(this.#run.columns);
+    const settings = this.#settings;
+    this.#run.askWith(this.#problem ? null : (values) => jobOf(settings, values));
+    this.#keepHead();
+    this.#results.show(settings);
+  }
+
+  #keepHead() {
+    this.#saved.keepHead({
+      settings: this.#settings,
+      reading: this.#reading,
+      columns: this.#run.columns,
+      count: this.#run.rows.length,
+      model: this.#model,
+    });
+  }
+
+  /**
+   * @param {BatchRow} row
+   * @param {string} column
+   * @param {string} value
+   */
+  #edit(row, column, value) {
+    this.#run.edit(row, column, value);
+    this.#form.showTable(this.#content().table, this.#reading);
+    this.#keepHead();
+  }
+
+  #readiness() {
+    const { rows, isRunning } = this.#run;
+    const some = rows.filter(needsRun).length;
+    const why = this.#why();
+    const isBusy = isRunning && some === 0;
+    const what = some > 0 || rows.length === 0 ? counted(some, 'row') : `${counted(rows.length, 'row')} again`;
+    const label =
+      this.#engine || !this.#model.choice ? `Run ${what}` : `Load ${shortName(this.#model)} and run ${what}`;
+    return { label: isBusy ? 'Running' : label, canRun: why === '' && rows.length > 0 && !isBusy, why };
+  }
+
+  /** Why no row can run, in words; '' where one can. */
+  #why() {
+    if (this.#problem) return this.#problem;
+    if (this.#engine || this.#model.choice) return '';
+    return `No model is loaded. ${shortName(this.#model)} ran these rows and was not kept in this browser: open it in Models.`;
+  }
+
+  #runAll() {
+    if (!this.#readiness().canRun) return;
+    const some = this.#run.rows.filter(needsRun);
+    this.#start(some.length > 0 ? some : this.#run.rows);
+  }
+
+  /** @param {BatchRow[]} rows */
+  #start(rows) {
+    if (rows.length === 0 || this.#why()) return;
+    this.#notice.hidden = true;
+    if (this.#engine) {
+      this.#model = modelOf(this.#engine);
+      this.#keepHead();
+      this.#run.start(this.#engine, rows);
+      this.#results.rearrange();
+    } else if (this.#model.choice) {
+      this.#waiting = rows;
+      this.#load(this.#model.choice);
+    }
+  }
+
+  /** @param {ExportKind} kind */
+  #export(kind) {
+    const results = this.#run.rows.map(resultOf);
+    if (kind === 'CSV') download('pageloom.csv', 'text/csv', toCsv(this.#run.columns, results));
+    else if (kind === 'JSON') download('pageloom.json', 'application/json', toJson(results));
+    else download('pageloom.jsonl', 'application/jsonl', toJsonLines(results));
+  }
+
+  /** @param {'answers' | 'everything'} what */
+  #clear(what) {
+    const before = this.#content();
+    if (what === 'everything') this.#show(NOTHING);
+    else this.#run.clearOutcomes();
+    this.#results.rearrange();
+    this.#offerUndo(before, what === 'everything' ? 'The batch is cleared' : 'The answers are cleared');
+  }
+
+  /**
+   * Lets the user go back, where answers were lost.
+   * @param {Content} before
+   * @param {string} words
+   */
+  #offerUndo(before, words) {
+    const had = before.outcomes.filter((outcome) => outcome !== null).length;
+    const has = this.#run.rows.filter(({ outcome }) => outcome !== null).length;
+    if (has >= had) return;
+    const undo = button('Undo', () => {
+      this.#notice.hidden = true;
+      this.#show(before);
+    });
+    this.#notice.replaceChildren(`${words}; ${counted(had - has, 'answer')} went with them.`, undo);
+    this.#notice.hidden = false;
+  }
+
+  /** @param {Example} example */
+  #takeExample({ settings, text }) {
+    this.#form.showSettings(settings);
+    this.#form.takeText(text);
+  }
+
+  /**
+   * Takes rows that are pasted while no box has the focus.
+   * @param {ClipboardEvent} event
+   */
+  #onPaste(event) {
+    const text = event.clipboardData?.getData('text/plain');
+    const isInBox = event.target instanceof Element && event.target.closest('input, textarea, [contenteditable]');
+    if (!text || isInBox || this.#root.hidden) return;
+    event.preventDefault();
+    this.#form.takeText(text);
+  }
+}
+
+/**
+ * @param {Pageloom} engine
+ * @returns {KeptModel}
+ */
+function modelOf({ model: { name, stored } }) {
+  return { name, choice: stored ? { stored } : null };
+}
+
+/** @param {KeptModel} model */
+function shortName({ name }) {
+  return name.replace(/\.gguf$/i, '');
 }
