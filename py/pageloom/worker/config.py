@@ -33,6 +33,8 @@ class Limits:
     batch_rows: int = 100_000
     """Rows of one batch."""
     connections: int = 1024
+    header_seconds: float = 15.0
+    """For the headers of a request to arrive, from the connection or from the last response."""
     body_seconds: float = 60.0
     """For a body to arrive."""
     request_seconds: float = 600.0

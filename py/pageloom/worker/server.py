@@ -19,6 +19,7 @@ from pageloom.language_model import LanguageModel
 from pageloom.worker.app import Worker
 from pageloom.worker.batches.disk import Disk
 from pageloom.worker.config import Access, Limits
+from pageloom.worker.http_protocol import timed_protocol
 from pageloom.worker.model_thread import ModelThread
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -88,7 +89,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 worker.app,
-                http="h11",
+                http=timed_protocol(limits.header_seconds),
                 ws="none",
                 lifespan="off",
                 log_level="warning",
