@@ -25,7 +25,7 @@ function digest(path) {
 // The service worker as one classic script, built after the page, whose files it lists.
 export default defineConfig({
   publicDir: false,
-  define: { __PAGE_FILES__: JSON.stringify(pageFiles()) },
+  define: { __PAGE_FILES__: JSON.stringify(pageFiles()), 'process.env.NODE_ENV': '"production"' },
   build: {
     outDir: dist,
     emptyOutDir: false,

@@ -67,7 +67,10 @@ def worker(page: Page) -> Worker:
 
 
 def until(page: Page, condition: str) -> None:
-    page.wait_for_function(condition, timeout=LOADING_MS)
+    """Wait for an expression to hold. Playwright's own way evaluates text, which the page's policy forbids."""
+    page.evaluate(f"""async () => {{
+      while (!({condition})) await new Promise((resolve) => setTimeout(resolve, 50));
+    }}""")
 
 
 def test_a_batch_of_eight_ends_with_the_ids_it_would_have_had(page: Page, worker: Worker) -> None:

@@ -88,7 +88,8 @@ def test_it_counts_tokens_and_tells_what_the_views_show(worker: RunningWorker) -
         answers = page.ends(page.post(counted, stats, snapshot, watching)[:3])
         (result,) = page.ends(page.post(("generate", JOB)))
         assert answers[0]["result"]["count"] == len(result["result"]["prompt_ids"])
-        assert answers[1]["result"]["num_blocks"] == len(answers[2]["result"]["blocks"])
+        assert answers[1]["result"]["num_blocks"] == 256
+        assert answers[2]["result"]["block_size"] == 16
 
 
 def test_more_rows_than_run_at_once_are_all_answered(worker: RunningWorker) -> None:

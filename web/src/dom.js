@@ -1,5 +1,7 @@
 /** The little help with the DOM that the views share. */
 
+import { desktop } from './desktop.js';
+
 /**
  * An element. `props` are its properties; `class`, `aria-*`, `data-*`, `for` and `role` are set as attributes, and
  * functions named `on…` are listeners.
@@ -87,6 +89,10 @@ export function acceptDrop(target, onFile) {
  * @param {string} text
  */
 export function download(name, type, text) {
+  if (desktop) {
+    desktop.save(name, text);
+    return;
+  }
   const url = URL.createObjectURL(new Blob([text], { type }));
   element('a', { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);

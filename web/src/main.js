@@ -6,6 +6,7 @@
 import { BackendView } from './backend/backend_view.js';
 import { BatchView } from './batch/batch_view.js';
 import { ChatView } from './chat/chat_view.js';
+import { desktop } from './desktop.js';
 import { byId } from './dom.js';
 import { InsideView } from './inside/inside_view.js';
 import { ModelsView } from './models/models_view.js';
@@ -33,6 +34,7 @@ const models = new ModelsView(byId('models'), () => use(null), use);
 const backend = new BackendView(byId('backend'), byId('models'), {
   onConnected: use,
   onTab: () => engine?.server && use(null),
+  onFile: openFile,
   onServer: (server) => operators.useServer(server),
 });
 const operators = new OperatorsView(byId('view-operators'));
@@ -55,6 +57,12 @@ function use(next) {
   if (!next.server) markTab(notices, replaced.signal);
   next.lost.then((error) => next === engine && notices.show('end', endInWords(error, startAgain(next))));
   return tabs.show('batch');
+}
+
+/** @param {import('./desktop.js').OpenedFile} file */
+function openFile({ url }) {
+  tabs.show('models');
+  models.load({ model: url, store: false });
 }
 
 /**
@@ -80,6 +88,7 @@ whyNoWebGpu().then((reason) => reason && notices.show('no-webgpu', noWebGpuInWor
 for (const type of ['dragover', 'drop']) window.addEventListener(type, (event) => event.preventDefault());
 
 tabs.show('models');
+desktop?.onOpened(openFile);
 // What the first view needs comes first.
 window.addEventListener('load', () => workOffline(notices));
 if (new URLSearchParams(location.search).get('model') === 'built-in') models.load({ model: 'built-in' });

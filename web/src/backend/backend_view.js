@@ -2,6 +2,7 @@
  * Where models run: in this tab, or on a local worker that is asked over HTTP. Above the models, which are the tab's.
  */
 
+import { desktop } from '../desktop.js';
 import { button, element, field } from '../dom.js';
 import { Pageloom } from '../engine.js';
 import { errorObject } from '../errors.js';
@@ -15,6 +16,7 @@ const KEPT = 'pageloom-local-worker';
  * @typedef {object} BackendListener
  * @property {(engine: Pageloom) => void} onConnected
  * @property {() => void} onTab  Models run in this tab again.
+ * @property {(file: import('../desktop.js').OpenedFile) => void} onFile  A model file for this tab.
  * @property {(server: LocalServer | null) => void} onServer  What the operators view may ask, too.
  */
 
@@ -26,10 +28,10 @@ export class BackendView {
   #address = element('input', { type: 'text', spellcheck: false, value: localStorage.getItem(KEPT) ?? USUAL_ADDRESS });
   #token = element('input', { type: 'password', autocomplete: 'off' });
   #command = element('code');
-  #connect = button('Connect', () => this.connect(), { class: 'primary' });
+  #connect = element('button', { type: 'submit', class: 'primary' }, 'Connect');
   #state = element('p', { role: 'status', class: 'backend-state' });
   #failure = element('div', { class: 'outcome' });
-  #form = element('div', { class: 'backend-form', hidden: true });
+  #form = element('form', { class: 'backend-form', hidden: true });
 
   /**
    * @param {HTMLElement} root
@@ -41,14 +43,16 @@ export class BackendView {
     this.#listener = listener;
     for (const choice of [this.#tab, this.#worker]) choice.addEventListener('change', () => this.#choose());
     this.#address.addEventListener('input', () => this.#showCommand());
-    for (const input of [this.#address, this.#token]) {
-      input.addEventListener('keydown', ({ key }) => key === 'Enter' && this.connect());
-    }
+    this.#form.addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.connect();
+    });
     const copy = button('Copy', () => navigator.clipboard.writeText(this.#command.textContent ?? ''), {
       class: 'quiet',
       'aria-label': 'Copy the command',
     });
     this.#form.append(
+      ...this.#starters(),
       element('p', {}, 'Start it in a terminal on this machine; it lets this page ask, and no other:'),
       element('p', { class: 'command' }, this.#command, copy),
       element(
@@ -71,6 +75,7 @@ export class BackendView {
           { class: 'backend-choices' },
           element('label', { class: 'check' }, this.#tab, 'in this tab, on WebGPU'),
           element('label', { class: 'check' }, this.#worker, 'on a local worker: CPU, CUDA or native WebGPU'),
+          ...(desktop ? [button('Open a model', () => this.#open())] : []),
         ),
         this.#form,
       ),
@@ -102,15 +107,36 @@ export class BackendView {
     }
   }
 
-  /**
-   * Fills in what a worker that the desktop app started can be asked by.
-   * @param {string} address
-   * @param {string} token
-   */
-  use(address, token) {
-    this.#address.value = address;
-    this.#token.value = token;
-    return this.connect();
+  /** In the desktop app, which starts and ends the worker itself. */
+  #starters() {
+    if (!desktop) return [];
+    const starters = Object.entries(BACKENDS).map(([backend, name]) =>
+      button(`Start on ${name}`, () => this.#start(backend)),
+    );
+    return [element('div', { class: 'actions' }, ...starters)];
+  }
+
+  async #open() {
+    const file = await desktop?.openModel();
+    if (!file) return;
+    this.#tab.checked = true;
+    this.#choose();
+    this.#listener.onFile(file);
+  }
+
+  /** @param {string} backend */
+  async #start(backend) {
+    this.#failure.replaceChildren();
+    this.#state.textContent = 'Starting the worker and loading its model';
+    try {
+      const { address, token } = await /** @type {import('../desktop.js').DesktopApp} */ (desktop).startWorker(backend);
+      this.#address.value = address;
+      this.#token.value = token;
+      await this.connect();
+    } catch (error) {
+      this.#state.textContent = '';
+      this.#showFailure(error);
+    }
   }
 
   #choose() {
@@ -118,6 +144,7 @@ export class BackendView {
     this.#state.textContent = '';
     this.#failure.replaceChildren();
     if (!this.#tab.checked) return;
+    desktop?.stopWorker();
     this.#listener.onServer(null);
     this.#listener.onTab();
   }

@@ -3,9 +3,12 @@
  * @import {Notices} from '../notices/notices.js'
  */
 
+import { desktop } from '../desktop.js';
+
 /** @param {Notices} notices */
 export async function workOffline(notices) {
-  if (!import.meta.env.PROD || !navigator.serviceWorker) return;
+  // The desktop app has the page's files anyway.
+  if (!import.meta.env.PROD || !navigator.serviceWorker || desktop) return;
   const registration = await navigator.serviceWorker.register(new URL('service_worker.js', document.baseURI));
   if (registration.waiting) offer(registration.waiting, notices);
   registration.addEventListener('updatefound', () => {
