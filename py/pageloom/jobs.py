@@ -6,6 +6,8 @@ Everything here is pure, so that the native command, the tab and the page read a
     {"prompt": "The capital of France is", "raw": true}              the text as it stands, control tokens recognised
     {"messages": [{"role": "user", "content": "Hi"}]}                a conversation, through the chat template
     {"prompt_ids": [504, 3575], "max_tokens": 8, "temperature": 0}   token ids, with sampling fields
+
+The answer can be kept to a form; see `answer_form`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, NoReturn
 
+from pageloom.answer_form import ANSWER_FIELDS, AnswerForm, label_fields, parse_answer_form
 from pageloom.engine.events import Completion, TokenLogprob
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import InvalidArgument, PageloomError, shown
@@ -38,10 +41,11 @@ class Job:
     raw: bool = False
     """For `kind == "prompt"`: no chat template, and control tokens are recognised in the text."""
     sampling: SamplingParams = field(default_factory=SamplingParams)
+    form: AnswerForm = field(default_factory=AnswerForm)
 
     def to_fields(self) -> dict[str, object]:
         """The JSON object that `parse_job` reads as this job."""
-        described: dict[str, object] = {self.kind: getattr(self, self.kind), "raw": self.raw}
+        described: dict[str, object] = {self.kind: getattr(self, self.kind), "raw": self.raw, **self.form.to_fields()}
         for setting in fields(SamplingParams):
             default = setting.default if setting.default_factory is MISSING else setting.default_factory()
             value = getattr(self.sampling, setting.name)
@@ -59,9 +63,10 @@ class RefusedJob:
 
 
 def parse_job(index: int, job_fields: object, defaults: Mapping[str, object] | None = None) -> Job:
-    """The job that one JSON object describes. `defaults` are sampling fields for a job that does not set them.
+    """The job that one JSON object describes. `defaults` are sampling fields for a job that does not set them; a
+    classification takes none.
 
-    Raises `InvalidArgument`, its `param` the field at fault.
+    Raises `InvalidArgument`, its `param` the field at fault, and as `parse_answer_form` does.
     """
     if not isinstance(job_fields, dict):
         raise InvalidArgument(f"a job is a JSON object, not {_json_type(job_fields)}")
@@ -70,9 +75,10 @@ def parse_job(index: int, job_fields: object, defaults: Mapping[str, object] | N
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none of them"
         _refuse("prompt", f"a job has exactly one of {', '.join(_PROMPT_CHECKS)}; this one has {found}")
-    unknown = _unknown_fields(job_fields, {*_PROMPT_CHECKS, "raw", *SAMPLING_FIELDS})
+    known = [*_PROMPT_CHECKS, "raw", *ANSWER_FIELDS, *SAMPLING_FIELDS]
+    unknown = _unknown_fields(job_fields, set(known))
     if unknown:
-        allowed = ", ".join([*_PROMPT_CHECKS, "raw", *SAMPLING_FIELDS])
+        allowed = ", ".join(known)
         _refuse(unknown[0], f"unknown field {unknown[0]!r}; a job may have {allowed}")
     kind = kinds[0]
     raw = given.get("raw", False)
@@ -83,9 +89,11 @@ def parse_job(index: int, job_fields: object, defaults: Mapping[str, object] | N
     value = _PROMPT_CHECKS[kind](given[kind])
     if raw and not value:
         _refuse("prompt", "a raw prompt needs at least one character; the model has nothing to go on")
-    settings = {**(defaults or {}), **{name: given[name] for name in SAMPLING_FIELDS if name in given}}
+    form = parse_answer_form({name: value for name, value in given.items() if name not in (kind, "raw")})
+    settings = {} if defaults is None or form.choices else dict(defaults)
+    settings |= {name: given[name] for name in SAMPLING_FIELDS if name in given}
     sampling = SamplingParams(**{name: _python_value(name, setting) for name, setting in settings.items()})
-    return Job(index=index, kind=kind, raw=raw, sampling=sampling, **{kind: value})  # type: ignore[arg-type]
+    return Job(index=index, kind=kind, raw=raw, sampling=sampling, form=form, **{kind: value})  # type: ignore[arg-type]
 
 
 def parse_job_lines(
@@ -111,7 +119,8 @@ def parse_job_lines(
 
 
 def result_row(index: int, completion: Completion, token_bytes: Callable[[int], bytes]) -> dict[str, object]:
-    """The output line of a job that was served; `logprobs` is there where they were asked for."""
+    """The output line of a job that was served; `logprobs` is there where they were asked for, and what `label_fields`
+    says of a classification."""
     usage = completion.usage
     row: dict[str, object] = {
         "index": index,
@@ -133,7 +142,7 @@ def result_row(index: int, completion: Completion, token_bytes: Callable[[int], 
             }
             for chosen, others in zip(completion.logprobs, completion.top_logprobs, strict=True)
         ]
-    return row
+    return row | label_fields(completion.labels)
 
 
 def token_logprob(entry: TokenLogprob, token_bytes: Callable[[int], bytes]) -> dict[str, object]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from pageloom.answer_form import ANSWER_FIELDS, parse_answer_form
 from pageloom.backends.webgpu import load as webgpu
-from pageloom.engine.batch import Runner
+from pageloom.engine.batch import Runner, mask_bytes
+from pageloom.engine.classification import Label
+from pageloom.engine.constraint import Constraint
 from pageloom.engine.core import EngineConfig
 from pageloom.engine.engine import Engine, RequestHandle
 from pageloom.engine.events import Completion, Event
@@ -22,6 +25,7 @@ from pageloom.engine.runner_settings import RunnerSettings, settings_of
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.errors import InvalidArgument, PageloomError
+from pageloom.grammar.grammars import Grammars
 from pageloom.home import Home, current_home
 from pageloom.jobs import Job, Message, RefusedJob, error_row, parse_job, result_row
 from pageloom.model.chat_encoding import chat_template_of, encode_chat
@@ -47,6 +51,14 @@ class ModelRunner(Runner, Protocol):
     def explain(self) -> dict[str, Any]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerRule:
+    """What the engine needs for a job's form; for one request."""
+
+    constraint: Constraint | None
+    labels: tuple[Label, ...]
+
+
 class LanguageModel:
     """One model on one device, with its engine. Belongs to the event loop that made it."""
 
@@ -64,6 +76,12 @@ class LanguageModel:
         self.warnings = warnings
         """What a user should be told about the file."""
         self.engine = engine
+        self._grammars = Grammars(
+            tokenizer.token_bytes,
+            tokenizer.vocab_size,
+            end_ids=tokenizer.stop_ids,
+            mask_bytes=mask_bytes(description.decoder.vocab_size),
+        )
 
     @property
     def runner(self) -> ModelRunner:
@@ -110,21 +128,41 @@ class LanguageModel:
         return encode_chat(self.tokenizer, self.template, messages)
 
     def start(self, job: Job, *, request_id: str | None = None) -> RequestHandle:
-        """Queue a job; its tokens come from the handle. Raises as `Engine.submit` does."""
-        return self.engine.submit(self.encode_job(job), job.sampling, request_id=request_id)
+        """Queue a job; its tokens come from the handle. Raises as `submit` does."""
+        return self.submit(self.encode_job(job), job, self.rule_of(job), request_id=request_id)
+
+    def rule_of(self, job: Job) -> AnswerRule:
+        """What makes one answer keep the job's form. The first JSON of a model takes a moment; any thread may wait."""
+        grammar = job.form.grammar
+        return AnswerRule(
+            None if grammar is None else self._grammars.constraint(grammar),
+            tuple(Label(text, tuple(self.tokenizer.encode_continuation(text))) for text in job.form.choices),
+        )
+
+    def submit(
+        self, prompt_ids: Sequence[int], job: Job, rule: AnswerRule, *, request_id: str | None = None
+    ) -> RequestHandle:
+        """Queue a job whose prompt is encoded already. Raises as `Engine.submit` does."""
+        return self.engine.submit(
+            prompt_ids, job.sampling, constraint=rule.constraint, labels=rule.labels, request_id=request_id
+        )
 
     async def generate(
-        self, prompts: Sequence[str | Sequence[Message]], *, on_event: OnEvent | None = None, **sampling: Any
+        self, prompts: Sequence[str | Sequence[Message]], *, on_event: OnEvent | None = None, **fields: Any
     ) -> list[Completion]:
         """Answer prompts (texts, or lists of `{"role", "content"}` messages) all at once, in order.
 
-        `sampling` are fields of `SamplingParams` for all of them. `on_event` gets (index, event) as tokens come. Where
-        one prompt fails, the others are aborted and its error is raised.
+        `fields`, for all of them, are those of `SamplingParams`, and `response_format` or `choices`. `on_event` gets
+        (index, event) as tokens come. Where one prompt fails, the others are aborted and its error is raised.
         """
         if isinstance(prompts, str):
             raise InvalidArgument("prompts is a list; put a single prompt into one", param="prompts")
-        params = SamplingParams(**sampling)
-        jobs = [replace(parse_job(index, _job_fields(prompt)), sampling=params) for index, prompt in enumerate(prompts)]
+        form = parse_answer_form({name: value for name, value in fields.items() if value is not None})
+        params = SamplingParams(**{name: value for name, value in fields.items() if name not in ANSWER_FIELDS})
+        jobs = [
+            replace(parse_job(index, _job_fields(prompt)), sampling=params, form=form)
+            for index, prompt in enumerate(prompts)
+        ]
         handles: list[RequestHandle] = []
         try:
             handles.extend(self.start(job) for job in jobs)

@@ -156,7 +156,7 @@ def test_a_bias_decides_the_token_and_a_penalty_takes_it_away(client: OpenAI) ->
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"extra_body": {"colour": 1}}, "colour"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "yaml"}}, "response_format.type"),
         ({"messages": [{"role": "user", "content": "a" * 2000}]}, "prompt"),
         ({"messages": [{"role": "user", "content": "a" * 1_000_000}]}, "prompt"),
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": "a" * 1_000_000}]}]}, "prompt"),

@@ -1,6 +1,6 @@
 /**
  * OpenAI's request and response shapes over jobs. Pure: no worker, no clock.
- * @import {JobDelta, JobFields, JobResult, JobUsage, Message, TokenLogprob} from './protocol.js'
+ * @import {JobDelta, JobFields, JobResult, JobUsage, Message, ResponseFormat, TokenLogprob} from './protocol.js'
  */
 
 import { invalidArgument } from './errors.js';
@@ -22,6 +22,8 @@ import { invalidArgument } from './errors.js';
  * @property {number} [frequency_penalty]
  * @property {number} [repetition_penalty]
  * @property {Record<string, number>} [logit_bias]
+ * @property {string[]} [choices]  The answer is the most probable of these; with label_probabilities.
+ * @property {ResponseFormat} [response_format]
  */
 
 /**
@@ -35,16 +37,19 @@ import { invalidArgument } from './errors.js';
  * @typedef {{id: string, created: number, model: string}} Envelope
  * @typedef {JobResult['finish_reason']} FinishReason
  * @typedef {{content: TokenLogprob[]}} ChatLogprobs
+ * @typedef {{label_probabilities?: Record<string, number>, label_logprobs?: Record<string, number>}} LabelFields
+ *   Of `choices`; in a stream, with the finish_reason.
  *
- * @typedef {Envelope & {object: 'chat.completion', usage: Usage, choices: [{index: 0, finish_reason: FinishReason,
- *   message: {role: 'assistant', content: string}, logprobs: ChatLogprobs | null}]}} ChatCompletion
- * @typedef {Envelope & {object: 'chat.completion.chunk', usage?: Usage | null, choices: {index: 0,
+ * @typedef {Envelope & {object: 'chat.completion', usage: Usage, choices: [LabelFields & {index: 0,
+ *   finish_reason: FinishReason, message: {role: 'assistant', content: string}, logprobs: ChatLogprobs | null,
+ *   }]}} ChatCompletion
+ * @typedef {Envelope & {object: 'chat.completion.chunk', usage?: Usage | null, choices: (LabelFields & {index: 0,
  *   delta: {role?: 'assistant', content?: string}, finish_reason: FinishReason | null,
- *   logprobs: ChatLogprobs | null}[]}} ChatCompletionChunk
+ *   logprobs: ChatLogprobs | null})[]}} ChatCompletionChunk
  *
  * @typedef {{tokens: string[], token_logprobs: number[], top_logprobs: Record<string, number>[]}} TextLogprobs
- * @typedef {Envelope & {object: 'text_completion', usage?: Usage | null, choices: {index: 0, text: string,
- *   finish_reason: FinishReason | null, logprobs: TextLogprobs | null}[]}} TextCompletion
+ * @typedef {Envelope & {object: 'text_completion', usage?: Usage | null, choices: (LabelFields & {index: 0,
+ *   text: string, finish_reason: FinishReason | null, logprobs: TextLogprobs | null})[]}} TextCompletion
  */
 
 /** What a job has no word for, because it belongs to the envelope. */
@@ -132,6 +137,14 @@ function textLogprobs(logprobs) {
 }
 
 /**
+ * @param {JobResult} result
+ * @returns {LabelFields}
+ */
+function labelFields({ label_probabilities, label_logprobs }) {
+  return label_probabilities ? { label_probabilities, label_logprobs } : {};
+}
+
+/**
  * The shapes of one of the two endpoints, for a response and for a stream's chunks.
  * @template Whole, Chunk
  * @typedef {object} Shapes
@@ -143,20 +156,36 @@ function textLogprobs(logprobs) {
  * @property {(envelope: Envelope, result: JobResult) => Chunk} usage
  */
 
+/**
+ * @template {{choices: object[]}} Chunk
+ * @param {Chunk} chunk
+ * @param {JobResult} result
+ * @returns {Chunk}
+ */
+function withLabels(chunk, result) {
+  return { ...chunk, choices: chunk.choices.map((choice) => ({ ...choice, ...labelFields(result) })) };
+}
+
 /** @type {Shapes<ChatCompletion, ChatCompletionChunk>} */
 export const chatShapes = {
   idPrefix: 'chatcmpl',
-  whole: (envelope, { text, finish_reason, usage, logprobs }) => ({
+  whole: (envelope, result) => ({
     ...envelope,
     object: 'chat.completion',
     choices: [
-      { index: 0, message: { role: 'assistant', content: text }, finish_reason, logprobs: chatLogprobs(logprobs) },
+      {
+        index: 0,
+        message: { role: 'assistant', content: result.text },
+        finish_reason: result.finish_reason,
+        logprobs: chatLogprobs(result.logprobs),
+        ...labelFields(result),
+      },
     ],
-    usage: openaiUsage(usage),
+    usage: openaiUsage(result.usage),
   }),
   opening: (envelope) => [chatChunk(envelope, { role: 'assistant', content: '' }, null)],
   delta: (envelope, { text, logprob }) => chatChunk(envelope, { content: text }, null, logprob && [logprob]),
-  closing: (envelope, { finish_reason }) => chatChunk(envelope, {}, finish_reason),
+  closing: (envelope, result) => withLabels(chatChunk(envelope, {}, result.finish_reason), result),
   usage: (envelope, { usage }) => ({
     ...envelope,
     object: 'chat.completion.chunk',
@@ -169,12 +198,12 @@ export const chatShapes = {
 export const textShapes = {
   idPrefix: 'cmpl',
   whole: (envelope, result) => ({
-    ...textChunk(envelope, result.text, result.finish_reason, result.logprobs),
+    ...withLabels(textChunk(envelope, result.text, result.finish_reason, result.logprobs), result),
     usage: openaiUsage(result.usage),
   }),
   opening: () => [],
   delta: (envelope, { text, logprob }) => textChunk(envelope, text, null, logprob && [logprob]),
-  closing: (envelope, { finish_reason }) => textChunk(envelope, '', finish_reason),
+  closing: (envelope, result) => withLabels(textChunk(envelope, '', result.finish_reason), result),
   usage: (envelope, { usage }) => ({ ...envelope, object: 'text_completion', choices: [], usage: openaiUsage(usage) }),
 };
 

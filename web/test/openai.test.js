@@ -51,6 +51,18 @@ test('what cannot be a request is refused with the field at fault', () => {
   assert.throws(() => completion({ prompt: 5 }), { param: 'prompt' });
 });
 
+test('labels of a classification stand beside the choice, in a stream with its end', () => {
+  const labels = { label_probabilities: { a: 0.75, b: 0.25 }, label_logprobs: { a: -1, b: -2.1 } };
+  const result = { ...RESULT, ...labels };
+  for (const shapes of [chatShapes, textShapes]) {
+    for (const { choices } of [shapes.whole(ENVELOPE, result), shapes.closing(ENVELOPE, result)]) {
+      assert.deepEqual(choices[0].label_probabilities, labels.label_probabilities);
+      assert.deepEqual(choices[0].label_logprobs, labels.label_logprobs);
+    }
+    assert.ok(!('label_probabilities' in shapes.whole(ENVELOPE, RESULT).choices[0]));
+  }
+});
+
 test('a chat completion has OpenAI’s shape', () => {
   assert.deepEqual(chatShapes.whole(ENVELOPE, RESULT), {
     ...ENVELOPE,

@@ -55,6 +55,10 @@ class GgufTokenizer:
             ids += [self._control_ids[piece]] if is_control else self._encode_plain(piece)
         return ids
 
+    def encode_continuation(self, text: str) -> list[int]:
+        """The ids of `text` where it goes on from other text; control tokens are not recognised."""
+        return self._encode_plain(text, after_special=False)
+
     def control_id(self, text: str) -> int:
         """The id of a control token, given its text. Raises `InvalidArgument` where there is none."""
         if text not in self._control_ids:
@@ -72,11 +76,10 @@ class GgufTokenizer:
         self._check(token_id)
         return self._vocabulary.token_bytes(token_id)
 
-    def _encode_plain(self, text: str) -> list[int]:
-        """Text that begins the prompt or follows a control token."""
+    def _encode_plain(self, text: str, *, after_special: bool = True) -> list[int]:
+        """Text that begins the prompt or follows a control token, or else goes on from other text."""
         ids: list[int] = []
         prefix = " " if self._vocabulary.add_space_prefix else ""
-        after_special = True
         for piece, is_user_defined in self._user_defined.split(text):
             if is_user_defined:
                 ids.append(self._user_defined_ids[piece])

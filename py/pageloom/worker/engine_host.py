@@ -12,7 +12,7 @@ from pageloom.engine.events import Event, FinishEvent
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.errors import CapacityExceeded, DeviceLost
 from pageloom.jobs import Job
-from pageloom.language_model import LanguageModel
+from pageloom.language_model import AnswerRule, LanguageModel
 from pageloom.worker.errors import QueueFull, Stopping
 
 Parcel = list[tuple[int, int, Event]]
@@ -53,9 +53,9 @@ class EngineHost:
         self._sizes[generation] = len(jobs)
         handles: list[RequestHandle] = []
         try:
-            prompts = await asyncio.to_thread(self._encode, jobs)
-            for prompt, job in zip(prompts, jobs, strict=True):
-                handles.append(self._model.engine.submit(prompt, job.sampling))
+            prompts, rules = await asyncio.to_thread(self._encode, jobs)
+            for prompt, job, rule in zip(prompts, jobs, rules, strict=True):
+                handles.append(self._model.submit(prompt, job, rule))
         except BaseException:
             for handle in handles:
                 handle.abort()
@@ -85,8 +85,9 @@ class EngineHost:
     async def snapshot(self) -> EngineSnapshot:
         return self._model.snapshot()
 
-    def _encode(self, jobs: Sequence[Job]) -> list[list[int]]:
-        """The prompts' token ids; the jobs of one prompt, which follow each other, are encoded once.
+    def _encode(self, jobs: Sequence[Job]) -> tuple[list[list[int]], list[AnswerRule]]:
+        """The prompts' token ids, and what keeps each answer to its form; the jobs of one prompt, which follow each
+        other, are encoded once.
 
         Raises `CapacityExceeded` for a text that no number of tokens within the context could be, before the time that
         its tokens would take, and as `LanguageModel.encode_job` does.
@@ -101,7 +102,7 @@ class EngineHost:
                     param="prompt",
                 )
             prompts.append(prompts[-1] if same else self._model.encode_job(job))
-        return prompts
+        return prompts, [self._model.rule_of(job) for job in jobs]
 
     async def _follow(self, generation: int, handles: Sequence[RequestHandle]) -> None:
         await asyncio.gather(*(self._forward(generation, index, handle) for index, handle in enumerate(handles)))

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 
+from pageloom.answer_form import label_fields
 from pageloom.engine.events import FinishEvent, TokenEvent, Usage
 from pageloom.worker.api.call import Call, Json
 from pageloom.worker.event_stream import DONE, error_event, json_event
@@ -27,13 +28,18 @@ class Answer:
         """The response body. Raises what ends the generation."""
         entries: list[list[TokenEvent]] = [[] for _ in self._call.jobs]
         reasons = [""] * len(self._call.jobs)
+        labels: list[Json] = [{} for _ in self._call.jobs]
         async for index, event in generation:
             if isinstance(event, FinishEvent):
                 reasons[index] = event.reason
+                labels[index] = label_fields(event.labels)
                 self._usages[index] = event.usage
             else:
                 entries[index].append(event)
-        choices = [self._format.choice(index, *said) for index, said in enumerate(zip(entries, reasons, strict=True))]
+        choices = [
+            self._format.choice(index, *said) | labels[index]
+            for index, said in enumerate(zip(entries, reasons, strict=True))
+        ]
         return {**self._frame(self._format.object), "choices": choices, "usage": self._usage()}
 
     async def events(self, generation: Generation) -> AsyncIterator[bytes]:
@@ -60,7 +66,7 @@ class Answer:
         async for index, event in generation:
             if isinstance(event, FinishEvent):
                 self._usages[index] = event.usage
-                yield self._chunk(self._format.closing(index, event.reason))
+                yield self._chunk(self._format.closing(index, event.reason) | label_fields(event.labels))
             elif (delta := self._format.delta(index, event)) is not None:
                 yield self._chunk(delta)
         if self._call.include_usage:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from pageloom.answer_form import ANSWER_FIELDS
 from pageloom.engine.events import TokenEvent
 from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.jobs import SAMPLING_FIELDS, Job, parse_job
@@ -74,6 +75,10 @@ class Fields:
     def sampling(self) -> Json:
         """The sampling fields, for `parse_job`."""
         return {name: self._left.pop(name) for name in SAMPLING_FIELDS if name in self._left}
+
+    def form(self) -> Json:
+        """The fields that say what the answer has to be, for `parse_job`."""
+        return {name: self._left.pop(name) for name in ANSWER_FIELDS if name in self._left}
 
     def rename(self, name: str, new: str) -> None:
         """A field under another name. Raises `InvalidArgument` where both are given and differ."""

@@ -29,10 +29,9 @@ def parse_chat(body: Mapping[str, Any], token_bytes: TokenBytes, max_choices: in
     for name in ("tool_choice", "function_call"):
         fields.refuse(name, ["none", "auto"], NO_TOOLS)
     fields.take("parallel_tool_calls", bool, False)
-    fields.refuse("response_format", [{"type": "text"}], "answers are text; ask for the form in a message")
     fields.refuse("modalities", [["text"]], "answers are text")
     messages = fields.take("messages", object, [])
-    sampling = fields.sampling()
+    sampling = fields.sampling() | fields.form()
     if wants_logprobs:
         sampling["logprobs"] = alternatives
     fields.finish()

@@ -25,7 +25,7 @@ def parse_completion(body: Mapping[str, Any], token_bytes: TokenBytes, max_choic
     fields.refuse("best_of", [n], "every answer that is made is returned; use n")
     fields.refuse("suffix", [""], "the model goes on from the prompt and knows no text behind it")
     prompts = _prompts(fields.take("prompt", object, None))
-    sampling = {"max_tokens": USUAL_MAX_TOKENS, **fields.sampling()}
+    sampling = {"max_tokens": USUAL_MAX_TOKENS, **fields.sampling(), **fields.form()}
     fields.finish()
     if echo and "logprobs" in sampling:
         raise NotSupported("echo is not supported with logprobs: a prompt's own are not computed", param="echo")

@@ -1,0 +1,1 @@
+"""Grammars over bytes and what tokens they allow: how an answer is kept to a JSON Schema."""
