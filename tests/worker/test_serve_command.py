@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pageloom.backends.cuda.availability import why_unavailable
 from pageloom.cli import build_parser, main
 from pageloom.commands.serve import read_token, usual_state
 from pageloom.errors import InvalidArgument
@@ -64,11 +65,12 @@ def test_a_machine_without_an_adapter_is_told_so(model_path: Path, tmp_path: Pat
     assert "Traceback" not in ran.stderr
 
 
-def test_a_backend_without_models_says_which_has_them(
+@pytest.mark.skipif(not why_unavailable(), reason="there is a GPU")
+def test_a_machine_without_a_gpu_is_told_so(
     model_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert serve(model_path, tmp_path, "--backend", "cuda") == 3
-    assert "cuda runs single operators, but no models; webgpu, cpu do" in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines()[-1] == f"pageloom: CUDA is off: {why_unavailable()}"
 
 
 def test_a_port_in_use_is_said_before_the_model_is_loaded(
@@ -116,7 +118,8 @@ def test_the_state_is_in_the_users_folder_for_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_its_packages_it_says_what_to_install(model_path: Path) -> None:
-    hidden = "import sys; sys.modules['starlette'] = sys.modules['shtab'] = None; from pageloom.cli import main; "
+    hidden = "import sys; sys.modules['starlette'] = sys.modules['shtab'] = None; from pageloom.backends.cuda.availability import why_unavailable
+from pageloom.cli import main; "
     for command, package in (("serve", "pageloom[worker]"), ("completion", "pageloom[worker]")):
         arguments = ["serve", "--model", str(model_path)] if command == "serve" else ["completion", "bash"]
         ran = subprocess.run(
