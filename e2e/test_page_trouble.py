@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def browser(chromium: Browser) -> Iterator[Browser]:
-    """A browser of these tests' own: one of them crashes its GPU process."""
+    """A browser of these tests' own."""
     browser = chromium.browser_type.launch(
         executable_path=find_browser(), args=["--no-sandbox", *browser_flags("software")]
     )
@@ -109,21 +109,6 @@ def test_a_browser_without_a_webgpu_adapter_is_told_before_anything_is_fetched(
     expect(page.get_by_role("alert")).to_contain_text("This browser has no WebGPU here")
     assert not [url for url in fetched if "pyodide" in url or "gguf" in url]
     without.close()
-
-
-def test_a_lost_device_is_said_and_the_model_loads_again_from_the_browser(
-    browser: Browser, context: BrowserContext, page: Page
-) -> None:
-    fetched = requests_for_models(context)
-    start_load(page)
-    expect(page.locator("#status")).to_contain_text("Tokens/s", timeout=LOADING_MS)
-    browser.new_browser_cdp_session().send("Browser.crashGpuProcess")
-    banner = page.get_by_role("alert")
-    expect(banner).to_contain_text("The GPU went away", timeout=30_000)
-    banner.get_by_role("button", name="Load the model again").click()
-    expect(page.locator("#status")).to_contain_text("Tokens/s", timeout=LOADING_MS)
-    expect(banner).to_be_hidden()
-    assert fetched == ["HEAD", "GET"]
 
 
 def test_a_model_is_fetched_once_and_kept_until_it_is_removed(context: BrowserContext, page: Page) -> None:

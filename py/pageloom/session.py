@@ -43,13 +43,13 @@ class Session:
 
     def describe(self) -> str:
         """What the page shows of the model and the adapter."""
-        explained = self._model.explain()
+        explained, adapter = self._model.explain(), self._adapter()
         return json.dumps(
             {
                 "context_length": self._model.context_length,
-                "warnings": list(self._model.warnings),
+                "warnings": [*self._model.warnings, *self._of_adapter(adapter)],
                 "memory": {part: explained.get(part, {}).get("bytes") for part in ("weights", "kv_cache")},
-                "adapter": self._adapter(),
+                "adapter": adapter,
             }
         )
 
@@ -138,6 +138,13 @@ class Session:
             "adapter_class": told.get("class", "cpu" if "cpu" in explained else "gpu"),
             "f16": told.get("f16", "native") == "native",
         }
+
+    @staticmethod
+    def _of_adapter(adapter: dict[str, object]) -> list[str]:
+        """What a user should know of the adapter."""
+        if adapter["f16"]:
+            return []
+        return ["this adapter lacks shader-f16: halves are packed in words, which gives the same answers more slowly"]
 
     def _fill(self) -> None:
         while self._backlog and len(self._running) < self._places:

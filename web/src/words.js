@@ -32,11 +32,11 @@ export function batchInWords({ total, done, stopped, failed }) {
 const BY_CODE = {
   no_webgpu: [
     'This browser has no WebGPU here',
-    'Pageloom computes on the GPU through WebGPU and cannot run without it.',
+    'In this tab Pageloom computes on the GPU through WebGPU. Models can run on a local worker too.',
   ],
   out_of_memory: [
     'The GPU has too little memory',
-    'Close other tabs that use the GPU, or take a smaller model or fewer pages.',
+    'Choose less memory for the pages or a shorter context, take a smaller model, or close other tabs that use the GPU.',
   ],
   bad_model_file: ['That file is not a model that Pageloom reads', 'It takes whole, undamaged GGUF files.'],
   device_lost: ['The GPU went away', 'The driver was reset or the GPU process ended. Load the model again to go on.'],
@@ -44,6 +44,11 @@ const BY_CODE = {
   not_supported: ['Not supported here', ''],
   capacity_exceeded: ['Too much at once', 'Ask for less.'],
   no_answer: ['The server does not answer', ''],
+  invalid_api_key: [
+    'The local worker needs its token',
+    'It is the one that the worker was started with: of PAGELOOM_TOKEN, or in the file of --token-file.',
+  ],
+  queue_full: ['The local worker is busy', 'Try again once what it is doing has ended.'],
   engine_closed: ['The engine has stopped', 'Load the model again to go on.'],
 };
 

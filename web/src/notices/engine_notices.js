@@ -52,7 +52,7 @@ export function recoveryInWords({ state, requests, seconds, adapter }) {
  */
 export function endInWords({ error }, action) {
   const { title, advice, detail } = errorInWords(error);
-  return { title, text: advice || detail, actions: [action], urgent: true };
+  return { title, text: [sentence(detail), advice].filter(Boolean).join(' '), actions: [action], urgent: true };
 }
 
 /**
@@ -104,4 +104,9 @@ export function watchFreezing(notices) {
       text: 'What was running goes on now. Browsers freeze tabs in the background to save power; this one can be excepted in their settings.',
     });
   });
+}
+
+/** @param {string} words */
+function sentence(words) {
+  return words && `${words.charAt(0).toUpperCase()}${words.slice(1).replace(/\.$/, '')}.`;
 }

@@ -1,0 +1,152 @@
+"""What can befall a tab with a model, as its user sees it: told in words, and the work goes on or can be begun again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from pageloom.commands.browser import browser_flags, find_browser
+from pageloom.commands.page_server import PageServer
+
+LOADING_MS = 180_000
+
+REFUSE_MEMORY = """
+() => {
+  const { pushErrorScope, popErrorScope } = GPUDevice.prototype;
+  const filters = [];
+  Object.assign(GPUDevice.prototype, {
+    pushErrorScope(filter) {
+      filters.push(filter);
+      pushErrorScope.call(this, filter);
+    },
+    async popErrorScope() {
+      const isOfMemory = filters.pop() === 'out-of-memory';
+      const error = await popErrorScope.call(this);
+      return isOfMemory ? new GPUOutOfMemoryError('not enough memory left') : error;
+    },
+  });
+}
+"""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """A browser of these tests' own: one of them crashes its GPU process."""
+    browser = chromium.browser_type.launch(
+        executable_path=find_browser(), args=["--no-sandbox", *browser_flags("software")]
+    )
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, tiny_page: PageServer) -> Iterator[Page]:
+    """The page with a tiny model that the browser keeps."""
+    page = browser.new_context(service_workers="block").new_page()
+    page.goto(tiny_page.url)
+    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    loaded(page)
+    yield page
+    page.context.close()
+
+
+def loaded(page: Page) -> None:
+    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true", timeout=LOADING_MS)
+    expect(page.locator("#status")).to_contain_text("Running")
+
+
+def start_batch(page: Page, rows: int) -> Locator:
+    page.get_by_role("tab", name="Batch").click()
+    batch = page.get_by_role("tabpanel", name="Batch")
+    batch.get_by_label("Rows", exact=True).fill("\n".join(["word", *(f"w{row}" for row in range(rows))]))
+    batch.get_by_label("Template").fill("Say {word}")
+    batch.get_by_label("Most tokens").fill("100")
+    batch.get_by_role("button", name=re.compile("^Run ")).click()
+    expect(page.locator("#status div").filter(has_text="Running").locator("dd")).not_to_have_text("0")
+    return batch
+
+
+def notice(page: Page, words: str) -> Locator:
+    return page.locator(".notice").filter(has_text=words)
+
+
+def test_a_crash_of_the_gpu_process_is_told_and_the_batch_goes_on(browser: Browser, page: Page) -> None:
+    batch = start_batch(page, 40)
+    browser.new_browser_cdp_session().send("Browser.crashGpuProcess")
+    expect(notice(page, "The GPU is back after")).to_be_visible(timeout=LOADING_MS)
+    expect(notice(page, "go on where they stopped")).to_be_visible()
+    expect(batch.get_by_text("40 of 40 rows done")).to_be_visible(timeout=LOADING_MS)
+    notice(page, "The GPU is back").get_by_role("button", name="Dismiss").click()
+    expect(page.locator(".notice")).to_have_count(0)
+
+
+def test_a_tab_that_the_browser_froze_says_so_and_goes_on(page: Page) -> None:
+    batch = start_batch(page, 40)
+    session = page.context.new_cdp_session(page)
+    for state in ("frozen", "active"):
+        session.send("Page.setWebLifecycleState", {"state": state})
+    told = notice(page, "The browser had frozen this tab")
+    expect(told).to_be_visible()
+    told.get_by_role("button", name="Dismiss").click()
+    expect(batch.get_by_text("40 of 40 rows done")).to_be_visible(timeout=LOADING_MS)
+
+
+def test_a_worker_that_the_browser_ended_can_be_started_again_and_what_was_there_is_kept(page: Page) -> None:
+    batch = start_batch(page, 12)
+    rows = batch.get_by_label("Rows", exact=True).input_value()
+    for worker in page.workers:
+        worker.evaluate("() => self.close()")
+    ended = page.get_by_role("alert").filter(has_text="The engine has stopped")
+    expect(ended).to_contain_text("The browser ended it")
+    ended.get_by_role("button", name="Load the model again").click()
+    loaded(page)
+    expect(ended).to_have_count(0)
+    assert batch.get_by_label("Rows", exact=True).input_value() == rows
+
+
+def test_a_second_tab_with_a_model_shares_the_kept_copy_and_is_told_of_the_first(page: Page) -> None:
+    other = page.context.new_page()
+    fetched: list[str] = []
+    other.on("request", lambda request: fetched.append(f"{request.method} {request.url}"))
+    other.goto(page.url)
+    other.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    loaded(other)
+    expect(notice(other, "Another tab has a model loaded too")).to_be_visible()
+    assert [line for line in fetched if line.startswith("GET") and line.endswith(".gguf")] == []
+    expect(page.locator(".notice")).to_have_count(0)
+    other.close()
+
+
+def test_an_adapter_without_f16_is_told_of_and_works(page: Page) -> None:
+    page.get_by_role("tab", name="Models").click()
+    expect(page.get_by_text("this adapter lacks shader-f16: halves are packed")).to_be_visible()
+
+
+def test_a_gpu_without_room_is_told_with_what_to_choose(browser: Browser, tiny_page: PageServer) -> None:
+    page = browser.new_page(service_workers="block")
+    page.goto(tiny_page.url)
+    with page.expect_worker() as started:
+        page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    started.value.evaluate(REFUSE_MEMORY)
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("The GPU has too little memory", timeout=LOADING_MS)
+    expect(alert).to_contain_text("Choose less memory for the pages or a shorter context")
+    page.close()
+
+
+def test_a_browser_without_webgpu_is_told_as_the_page_opens_with_what_else_there_is(
+    chromium: Browser, tiny_page: PageServer
+) -> None:
+    without = chromium.browser_type.launch(
+        executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"]
+    )
+    page = without.new_page(service_workers="block")
+    page.goto(tiny_page.url)
+    told = notice(page, "This browser gives the page no GPU")
+    expect(told).to_contain_text("They can run on a local worker")
+    without.close()
