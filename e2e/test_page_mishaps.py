@@ -1,4 +1,4 @@
-"""What can befall a tab with a model, as its user sees it: told in words, and the work goes on or can be begun again."""
+"""What can befall a tab with a model, as its user sees it: told in words, and the work goes on or is begun again."""
 
 from __future__ import annotations
 
