@@ -94,6 +94,37 @@ def test_a_run_stops_and_another_can_start(page: Page) -> None:
     expect(view.get_by_text("1 of 1 cases passed")).to_be_visible(timeout=RUNNING_MS)
 
 
+def test_tiers_are_measured_beside_their_limits_and_against_another_report(page: Page, tmp_path: Path) -> None:
+    page.get_by_role("tab", name="Operators").click()
+    view = page.get_by_role("tabpanel", name="Operators")
+    view.get_by_role("button", name="Benchmarks").click()
+    view.get_by_role("button", name="Measure").click()
+    expect(view.get_by_text(re.compile(r"timed by .*It reads [\d.]+ GB/s and computes"))).to_be_visible(
+        timeout=RUNNING_MS
+    )
+    expect(view.get_by_text(re.compile(r"^[1-9] of \d+ shapes measured"))).to_be_visible(timeout=RUNNING_MS)
+    view.get_by_role("button", name="Stop").click()
+    expect(view.get_by_text("Stopped.")).to_be_visible()
+    with page.expect_download() as download:
+        view.get_by_role("button", name="Export JSON").click()
+    exported = json.loads(Path(download.value.path()).read_text())
+    assert exported["backend"] == "tab"
+    assert exported["read_bytes_per_second"] > 0
+    measured = [row for row in exported["results"] if row["seconds"]]
+    assert {row["tier"] for row in measured} >= {"direct-software", "gather-then-flash"}
+    assert all(len(row["seconds"]) == 5 and min(row["seconds"]) > 0 and row["limit"] > 0 for row in measured)
+    for row in measured:
+        row["seconds"] = [seconds / 2 for seconds in row["seconds"]]
+    other = tmp_path / "theirs.json"
+    other.write_text(json.dumps(exported))
+    with page.expect_file_chooser() as chooser:
+        view.get_by_role("button", name="Compare with a file").click()
+    chooser.value.set_files(other)
+    expect(view.get_by_text("Against theirs.json, measured on")).to_be_visible()
+    lines = shown_rows(view).filter(has_not_text="not run")
+    assert [line.get_by_role("cell").last.text_content() for line in lines.all()] == ["2.00"] * len(measured)
+
+
 def test_a_case_that_cannot_be_fetched_ends_the_run_with_its_reason(page: Page) -> None:
     page.route("**/*.safetensors", lambda route: route.fulfill(status=404))
     view = operators(page)
@@ -117,7 +148,8 @@ def test_the_view_is_reached_and_run_from_the_keyboard(page: Page) -> None:
     expect(page.get_by_role("tab", name="Operators")).to_be_focused()
     view = page.get_by_role("tabpanel", name="Operators")
     expect(view.get_by_role("button", name=re.compile("Run [1-9]"))).to_be_enabled()
-    page.keyboard.press("Tab")
+    for _ in ("Conformance", "Benchmarks", "Cases with"):
+        page.keyboard.press("Tab")
     page.keyboard.type("no such case")
     expect(view.get_by_role("button", name="Run 0 cases")).to_be_disabled()
 

@@ -9,7 +9,10 @@ import { desktop } from '../desktop.js';
 export async function workOffline(notices) {
   // The desktop app has the page's files anyway.
   if (!import.meta.env.PROD || !navigator.serviceWorker || desktop) return;
-  const registration = await navigator.serviceWorker.register(new URL('service_worker.js', document.baseURI));
+  const address = new URL('service_worker.js', document.baseURI);
+  // Where the browser keeps nothing, as in private windows, the page works with a network only.
+  const registration = await navigator.serviceWorker.register(address).catch(() => null);
+  if (!registration) return;
   if (registration.waiting) offer(registration.waiting, notices);
   registration.addEventListener('updatefound', () => {
     const worker = registration.installing;
