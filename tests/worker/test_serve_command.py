@@ -118,8 +118,7 @@ def test_the_state_is_in_the_users_folder_for_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_its_packages_it_says_what_to_install(model_path: Path) -> None:
-    hidden = "import sys; sys.modules['starlette'] = sys.modules['shtab'] = None; from pageloom.backends.cuda.availability import why_unavailable
-from pageloom.cli import main; "
+    hidden = "import sys; sys.modules['starlette'] = sys.modules['shtab'] = None; from pageloom.cli import main; "
     for command, package in (("serve", "pageloom[worker]"), ("completion", "pageloom[worker]")):
         arguments = ["serve", "--model", str(model_path)] if command == "serve" else ["completion", "bash"]
         ran = subprocess.run(
