@@ -12,7 +12,7 @@ new Desktop(electron, {
   preload: join(root, 'web', 'electron', 'preload.cjs'),
   // A packaged app has its model beside its code, a checkout in its own folder.
   models: electron.app.isPackaged ? join(process.resourcesPath, 'models') : join(root, 'models'),
-  icon: join(root, 'dist', 'icon.svg'),
+  icon: join(root, 'web', 'electron', 'resources', 'icon.png'),
   argv: process.argv,
   platform: process.platform,
   env: process.env,
