@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pageloom.backends.cuda.availability import why_unavailable
 from pageloom.model.decoder import load_model_description
 from pageloom.model.gguf_tokenizer import GgufTokenizer, build_tokenizer
 from pageloom.model.native_core import NativeTokenizerCore
@@ -20,12 +21,14 @@ from tests.worker.running_worker import RunningWorker, serving, why_no_cpu
 TOKENS = 16
 CLIENTS = 32
 
-pytestmark = pytest.mark.skipif(bool(why_no_cpu()), reason=f"no models on the CPU: {why_no_cpu()}")
+WHY_NOT = {"cpu": why_no_cpu(), "cuda": why_unavailable()}
 
 
-@pytest.fixture(scope="module")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
-    with serving(MODEL, tmp_path_factory.mktemp("worker"), "--name", "smollm2", backend="cpu") as running:
+@pytest.fixture(scope="module", params=WHY_NOT)
+def smollm2(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorker]:
+    if reason := WHY_NOT[request.param]:
+        pytest.skip(f"no models on {request.param}: {reason}")
+    with serving(MODEL, tmp_path_factory.mktemp("worker"), "--name", "smollm2", backend=request.param) as running:
         yield running
 
 
