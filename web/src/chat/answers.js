@@ -96,7 +96,7 @@ export class Answers {
 function fail(node, error) {
   const { title, advice, detail } = errorInWords(error);
   node.state = 'failed';
-  node.error = [`${title}: ${detail}`, advice].filter(Boolean).join(' ');
+  node.error = `${title}: ${detail}. ${advice}`.trim();
 }
 
 /**

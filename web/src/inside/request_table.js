@@ -6,7 +6,7 @@
 import { element } from '../dom.js';
 import { colourOf } from './paint.js';
 
-const HEADINGS = ['Request', 'State', 'Tokens', 'Pages', 'Shared'];
+const HEADINGS = ['Request', 'State', 'Tokens', 'Pages'];
 
 export class RequestTable {
   #body = element('tbody');
@@ -73,8 +73,9 @@ export class RequestTable {
  */
 function showCells(row, { state, num_known, block_ids }, blocks) {
   const shared = block_ids.filter((id) => (blocks.get(id)?.owners.length ?? 0) > 1).length;
-  for (const [column, value] of [state, num_known, block_ids.length, shared].entries()) {
+  const pages = shared ? `${block_ids.length}, ${shared} shared` : `${block_ids.length}`;
+  for (const [column, value] of [state, `${num_known}`, pages].entries()) {
     const cell = row.cells[column + 1];
-    if (cell && cell.textContent !== `${value}`) cell.textContent = `${value}`;
+    if (cell && cell.textContent !== value) cell.textContent = value;
   }
 }

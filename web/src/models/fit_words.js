@@ -25,8 +25,8 @@ export function verdictOf({ name, facts, refusal }, fit) {
   if (fit.context_length >= facts.context_length) {
     return {
       level: 'fits',
-      title: 'Fits this GPU',
-      detail: `With its whole context of ${tokens(facts.context_length)}.`,
+      title: 'Fits the limits of this GPU',
+      detail: `With its whole context of ${tokens(facts.context_length)}. How much memory the GPU has, no browser tells.`,
     };
   }
   const whole = bytesInWords(facts.context_length * fit.bytes_per_token);
@@ -39,10 +39,10 @@ export function verdictOf({ name, facts, refusal }, fit) {
  * @param {Inspected} inspected
  * @returns {[string, string][]}
  */
-export function factsInWords({ size, done, facts }) {
+export function factsInWords({ name, size, done, facts }) {
   const here = done === 0 ? '' : done < size ? `, ${bytesInWords(done)} of it here` : ', kept in this browser';
   /** @type {[string, string][]} */
-  const file = [['File', `${bytesInWords(size)}${here}`]];
+  const file = [['File', `${name}, ${bytesInWords(size)}${here}`]];
   if (!facts) return file;
   const { num_bytes, largest, largest_bytes, largest_shards, binding_limit } = facts.weights;
   const parts = largest_shards === 1 ? 'in one buffer' : `in ${largest_shards} buffers`;

@@ -6,7 +6,7 @@
 
 import { acceptDrop, button, element, field } from '../dom.js';
 import { Pageloom } from '../engine.js';
-import { errorObject } from '../errors.js';
+import { errorObject, PageloomError } from '../errors.js';
 import { requireGguf } from '../gguf_file.js';
 import { inspect } from '../inspection.js';
 import { errorInWords } from '../words.js';
@@ -79,6 +79,8 @@ export class ModelsView {
       this.#leave();
       const inspection = await inspect(model, { onProgress: (progress) => this.#progress.show(progress), signal });
       this.#inspection = inspection;
+      const { refusal } = inspection.told;
+      if (refusal?.code === 'bad_model_file') throw new PageloomError(refusal);
       this.#progress.hide();
       const panel = new InspectionPanel(inspection, {
         onLoad: (settings) => this.load({ model: inspection, ...settings }),

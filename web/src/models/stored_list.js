@@ -12,7 +12,7 @@ export class StoredList {
   #actions;
   #list = element('ul', { class: 'plain' });
   #room = element('p', { class: 'summary' });
-  #persist = button('Ask the browser not to', () => this.#askToPersist(), { class: 'quiet' });
+  #persist = button('Ask it to keep them', () => this.#askToPersist(), { class: 'quiet' });
 
   /** @param {{onLoad: (model: StoredModel) => void, onLook: (model: StoredModel) => void}} actions */
   constructor(actions) {
