@@ -39,6 +39,13 @@ def is_interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
+def overlaps_launches(device: Any) -> bool:
+    """Whether a kernel there may start while the one before it ends (programmatic dependent launch)."""
+    import torch  # noqa: PLC0415 - optional
+
+    return bool(device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0))
+
+
 def why_unavailable() -> str:
     """Why nothing can run on a GPU here, or ""."""
     if importlib.util.find_spec("torch") is None:

@@ -7,16 +7,14 @@ from collections.abc import Mapping
 
 import torch
 
-from pageloom.backends.cuda.attend import Cached, append, attend
+from pageloom.backends.cuda.attend import append, attend
+from pageloom.backends.cuda.cached import Cached
 from pageloom.backends.cuda.context import Context
 from pageloom.backends.cuda.cudnn_choice import why_not_cudnn
-from pageloom.backends.cuda.geometry import Geometry, Tile, tile_of
+from pageloom.backends.cuda.geometry import DECODE_ROWS, DECODE_WIDTH, Geometry, Tile, takes_decode, tile_of
 from pageloom.backends.cuda.operator import Prepared
 from pageloom.backends.cuda.plans import Plan
 from pageloom.backends.cuda.tiers import Tier
-
-FUSED_ROWS = 64
-"""Query heads of one K/V head that a fused program takes."""
 
 
 class CachedCall(Prepared):
@@ -56,8 +54,12 @@ class CachedCall(Prepared):
             reasons |= {"fused": reason, "triton": reason}
         if reason := self.cannot_fuse():
             reasons.setdefault("fused", reason)
-        if geometry.group > FUSED_ROWS:
-            reasons.setdefault("fused", f"{geometry.group} query heads share a K/V head; at most {FUSED_ROWS} fit")
+        if not takes_decode(geometry, 1):
+            reasons.setdefault(
+                "fused",
+                f"{geometry.group} query heads share a K/V head of {geometry.head_size} channels; at most "
+                f"{DECODE_ROWS} heads of {DECODE_WIDTH} channels fit",
+            )
         if reason := self._why_not_cudnn():
             reasons["cudnn"] = reason
         return reasons
@@ -94,12 +96,13 @@ class CachedCall(Prepared):
             else:
                 self.attend_unfused(call, query)
 
-    def tile(self, call: Cached) -> Tile:
-        """Of our kernel."""
+    def tile(self, call: Cached, *, few_rows: bool = True) -> Tile:
+        """Of our kernels; of the one that takes any number of query rows, unless `few_rows` may have their own."""
         return tile_of(
             self.geometry,
             sequences=call.sequences,
             query_bound=call.query_bound,
             kv_bound=call.kv_bound,
             multiprocessors=self._context.facts.multiprocessors,
+            few_rows=few_rows,
         )

@@ -14,6 +14,8 @@ Sink = Literal["none", "zero", "given"]
 Rotary = Literal["none", "half", "interleaved"]
 
 WIDEST_PART = 512
+PAIRED_BYTES = 8
+"""Bits of the codes that are loaded two at a time, so that strides count pairs."""
 SMALLEST_PART = 16
 """Tensor cores take 16 channels, or keys, at a time."""
 
@@ -82,8 +84,8 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The shape of the attention kernel's work: query rows and keys of a step, splits of the keys, rows that splits
-    leave behind, and how a program is laid out."""
+    """The shape of an attention kernel's work: query rows and keys of a step, splits of the keys, rows that splits
+    leave behind, and how a program is laid out; `by_warp` where each warp has keys of its own."""
 
     block_m: int
     block_n: int
@@ -91,6 +93,7 @@ class Tile:
     rows: int
     num_warps: int
     num_stages: int
+    by_warp: bool = False
 
 
 def power_of_two(number: int, least: int = 1) -> int:
@@ -100,9 +103,9 @@ def power_of_two(number: int, least: int = 1) -> int:
 
 def parts_of(width: int, storage: CacheStorage) -> Parts:
     """The parts of rows of `width` channels."""
-    if storage.element == "int4":
+    if storage.element in ("int4", "int8"):
         half = power_of_two((width + 1) // 2, SMALLEST_PART)
-        return Parts(half, half, paired=4)
+        return Parts(half, half, paired=4 if storage.element == "int4" else PAIRED_BYTES)
     if width > WIDEST_PART:
         return Parts(WIDEST_PART, power_of_two(width - WIDEST_PART, SMALLEST_PART), paired=0)
     return Parts(power_of_two(width, SMALLEST_PART), 0, paired=0)
@@ -111,43 +114,58 @@ def parts_of(width: int, storage: CacheStorage) -> Parts:
 def value_parts(geometry: Geometry) -> Parts:
     """Of V: one part, of any width, but for int4 and int8."""
     if geometry.value_storage.element in ("int4", "int8"):
-        half = power_of_two((geometry.v_head_size + 1) // 2, SMALLEST_PART)
-        return Parts(half, half, paired=4 if geometry.value_storage.element == "int4" else 8)
+        return parts_of(geometry.v_head_size, geometry.value_storage)
     return Parts(power_of_two(geometry.v_head_size, SMALLEST_PART), 0, paired=0)
 
 
-PROGRAMS_EACH = 2
-"""Programs of a decode that a multiprocessor runs at once: as many as its shared memory holds."""
 MOST_SPLITS = 32
+DECODE_ROWS = 16
+DECODE_WIDTH = 256
+"""Query rows, of the heads of a group, and channels, up to which each warp has keys of its own: what it sums stays in
+its registers."""
+LEAST_KEYS = 64
+"""Of a split in a decode."""
 FEW_ROWS = 64
-"""Query rows, of the heads of a group, up to which keys are split."""
+"""Query rows up to which keys are split."""
 MOST_ROWS_OF_PAIRS = 32
 """Query rows of a tile where V is in two parts. With 64, where Triton 3.6 turns to the warp-group form of the tensor
 cores, V came out wrong on an H200 next to K that is copied ahead; so nothing is, above 16."""
 
 
-def decode_splits(units: int, kv_bound: int, least_keys: int, multiprocessors: int) -> int:
-    """A power of two: as many programs, for `units` without splits, as run at once, and no split below `least_keys`."""
-    wanted = max(1, PROGRAMS_EACH * multiprocessors // units)
-    possible = max(1, kv_bound // least_keys)
-    return 1 << (min(wanted, possible, MOST_SPLITS).bit_length() - 1)
+def splits_of(programs: int, units: int, kv_bound: int, least_keys: int) -> int:
+    """Splits of the keys of each of `units` that make up to `programs`, none below `least_keys`."""
+    return max(1, min(programs // units, kv_bound // least_keys, MOST_SPLITS))
 
 
-def tile_of(geometry: Geometry, *, sequences: int, query_bound: int, kv_bound: int, multiprocessors: int) -> Tile:
-    """For at most `query_bound` new tokens and `kv_bound` keys in each of `sequences`.
+def takes_decode(geometry: Geometry, query_bound: int) -> bool:
+    """Whether a call of at most `query_bound` new tokens a sequence goes to the kernel of few query rows."""
+    return query_bound * geometry.group <= DECODE_ROWS and _width(geometry) <= DECODE_WIDTH
+
+
+def tile_of(
+    geometry: Geometry,
+    *,
+    sequences: int,
+    query_bound: int,
+    kv_bound: int,
+    multiprocessors: int,
+    few_rows: bool = True,
+) -> Tile:
+    """For at most `query_bound` new tokens and `kv_bound` keys in each of `sequences`; of the kernel of few query rows
+    only where `few_rows` allows it.
 
     The numbers are those that an H200 was fastest with.
     """
-    query_rows = query_bound * geometry.group
-    keys, values = parts_of(geometry.head_size, geometry.key_storage), value_parts(geometry)
-    width = max(keys.first * keys.count, values.first * values.count)
+    query_rows, width, values = query_bound * geometry.group, _width(geometry), value_parts(geometry)
+    if few_rows and takes_decode(geometry, query_bound):
+        return _decode_tile(geometry, query_rows, sequences * geometry.kv_num_heads, kv_bound, multiprocessors)
     if query_rows <= FEW_ROWS:
         block_m = power_of_two(query_rows, 16)
         if values.count > 1:
             block_m = min(block_m, MOST_ROWS_OF_PAIRS)
-        block_n, least_keys = _decode_keys(geometry, width, kv_bound, block_m)
+        block_n = 64 if width <= 256 else 32 if width <= 512 else 16
         tiles = -(-query_rows // block_m)
-        splits = decode_splits(sequences * geometry.kv_num_heads * tiles, kv_bound, least_keys, multiprocessors)
+        splits = splits_of(2 * multiprocessors, sequences * geometry.kv_num_heads * tiles, kv_bound, block_n)
         num_stages = 1 if values.count > 1 and block_m > 16 else 2
         return Tile(block_m, block_n, splits, power_of_two(min(query_rows, block_m)), 4, num_stages)
     if values.count > 1:
@@ -161,13 +179,22 @@ def tile_of(geometry: Geometry, *, sequences: int, query_bound: int, kv_bound: i
     return Tile(16, 32 if width <= 512 else 16, 1, 16, 4, 1)
 
 
-def _decode_keys(geometry: Geometry, width: int, kv_bound: int, block_m: int) -> tuple[int, int]:
-    """(keys of a step, least keys of a split): large steps where there are many, small ones to split what is short."""
-    if width > 256:
-        block_n = 32 if width <= 512 else 16
-        return block_n, block_n
-    if width > 128 or block_m > 16 or kv_bound <= 1024:
-        return 64, 64
-    if geometry.key_storage.element == geometry.value_storage.element == "int8":
-        return 256, 512
-    return 128, 256
+def _width(geometry: Geometry) -> int:
+    keys, values = parts_of(geometry.head_size, geometry.key_storage), value_parts(geometry)
+    return max(keys.first * keys.count, values.first * values.count)
+
+
+def _decode_tile(geometry: Geometry, query_rows: int, units: int, kv_bound: int, multiprocessors: int) -> Tile:
+    """Where there are few units, two warps share a split, since many splits take long to merge; where there are many,
+    a warp by itself waits for none. Codes of 8 bits keep it busier, so that more of them run at once."""
+    rows = power_of_two(query_rows)
+    if _width(geometry) > 128:
+        block_n, num_warps, num_stages, programs = 32, 2, 3, 2
+    elif 2 * units < multiprocessors // 2:
+        block_n, num_warps, num_stages, programs = 64, 2, 3, 1
+    elif geometry.key_storage.element == geometry.value_storage.element == "int8":
+        block_n, num_warps, num_stages, programs = 64, 1, 3, 3
+    else:
+        block_n, num_warps, num_stages, programs = 32, 1, 4, 2
+    splits = splits_of(programs * multiprocessors, units, kv_bound, LEAST_KEYS)
+    return Tile(max(rows, 8), block_n, splits, rows, num_warps, num_stages, by_warp=True)

@@ -8,7 +8,8 @@ import torch
 
 from pageloom.attention.group_query.check import GroupQueryAttentionShape, KvMode
 from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
-from pageloom.backends.cuda.attend import Cached, Strides, append
+from pageloom.backends.cuda.attend import append
+from pageloom.backends.cuda.cached import Cached, Strides
 from pageloom.backends.cuda.cached_call import CachedCall
 from pageloom.backends.cuda.context import Context
 from pageloom.backends.cuda.cudnn_sdpa import Causal, SdpaForm, finite_values, run_sdpa

@@ -7,7 +7,7 @@ import torch
 
 from pageloom.attention.cache_storage import CacheStorage
 from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
-from pageloom.backends.cuda.attend import Cached
+from pageloom.backends.cuda.cached import Cached
 from pageloom.backends.cuda.geometry import Geometry
 from pageloom.backends.cuda.unfused import attend, loaded, spread_scale
 

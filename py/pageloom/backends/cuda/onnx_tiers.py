@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from pageloom.attention.cache_storage import CacheStorage
-from pageloom.backends.cuda.attend import Cached, Strides, attend
+from pageloom.backends.cuda.attend import attend
+from pageloom.backends.cuda.cached import Cached, Strides
 from pageloom.backends.cuda.cudnn_sdpa import Causal, SdpaForm, finite_values, run_sdpa
 from pageloom.backends.cuda.geometry import Geometry, power_of_two, tile_of
 from pageloom.backends.cuda.onnx_call import AttentionCall, strides

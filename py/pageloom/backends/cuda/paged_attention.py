@@ -11,7 +11,7 @@ from pageloom.attention.paged.check import PagedAttentionShape, QkvMode, check_s
 from pageloom.attention.paged.host_values import check_lengths, check_metadata
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.attention.validation import require
-from pageloom.backends.cuda.attend import Cached, Strides
+from pageloom.backends.cuda.cached import Cached, Strides
 from pageloom.backends.cuda.cached_call import CachedCall
 from pageloom.backends.cuda.context import Context
 from pageloom.backends.cuda.geometry import Geometry
@@ -185,9 +185,9 @@ class _PagedCall(CachedCall):
     def run_cudnn(self, call: Cached, plan: Plan) -> None:
         takes_inputs = self._is_fresh() and not self.geometry.prepares_query
         if takes_inputs and call.key is not None and call.value is not None:
-            run_fresh(self.geometry, call, call.key, call.value, self.tile(call), plan)
+            run_fresh(self.geometry, call, call.key, call.value, self.tile(call, few_rows=False), plan)
         else:
-            run_gathered(self.geometry, call, self.tile(call), plan)
+            run_gathered(self.geometry, call, self.tile(call, few_rows=False), plan)
 
     def _is_fresh(self) -> bool:
         """Whether no sequence can have a past, and all have the same number of new tokens, by what is static."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from pageloom.backends.cuda.attend import Cached, Strides, append, attend
+from pageloom.backends.cuda.attend import append, attend
+from pageloom.backends.cuda.cached import Cached, Strides
 from pageloom.backends.cuda.cudnn_sdpa import Causal, SdpaForm, run_sdpa
 from pageloom.backends.cuda.geometry import Geometry, Tile, power_of_two
 from pageloom.backends.cuda.plans import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from pageloom.attention.cache_storage import CacheStorage
-from pageloom.backends.cuda.attend import Cached
+from pageloom.backends.cuda.cached import Cached
 from pageloom.backends.cuda.geometry import Geometry
 from pageloom.backends.cuda.unfused import GATHERED_BYTES, attend, loaded, spread_scale
 

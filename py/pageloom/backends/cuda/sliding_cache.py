@@ -13,7 +13,7 @@ import torch
 
 from pageloom.attention.group_query.check import GroupQueryAttentionShape
 from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
-from pageloom.backends.cuda.attend import Cached
+from pageloom.backends.cuda.cached import Cached
 
 
 class SlidingCache:

@@ -9,6 +9,7 @@ from pageloom.backends.cuda.kernels.rows import (
     cache_rows,
     inverse_norm,
     prepared_rows,
+    raw_rows,
     sequence_lengths,
     sequence_of_token,
     store_packed_row,
@@ -17,26 +18,40 @@ from pageloom.backends.cuda.kernels.rows import (
 
 
 @triton.jit
+def raw_side(source, inside, HEAD: tl.constexpr, HEAD_BLOCK: tl.constexpr, KIND: tl.constexpr):
+    """`raw_rows` of one token's K or V as they are stored: (even channels, odd channels) for int4, else all, twice."""
+    if KIND == "int4":
+        pairs = tl.arange(0, HEAD_BLOCK // 2)
+        x = raw_rows(source, inside, 2 * pairs, HEAD)
+        odd = raw_rows(source, inside, 2 * pairs + 1, HEAD)
+    else:
+        x = raw_rows(source, inside, tl.arange(0, HEAD_BLOCK), HEAD)
+        odd = x
+    return x, odd
+
+
+@triton.jit
 def append_side(
-    source, heads, inside, cache, offset, head_stride, weight, epsilon, cos, sin, position, scale,
+    x, odd, source, heads, inside, cache, offset, head_stride, weight, epsilon, cos, sin, position, scale,
     HEAD: tl.constexpr, HEAD_BLOCK: tl.constexpr, KIND: tl.constexpr, SCALED: tl.constexpr, RECIPROCAL: tl.constexpr,
     NORM: tl.constexpr, ROTARY: tl.constexpr, ROTARY_DIM: tl.constexpr, ROTARY_OFFSET: tl.constexpr,
 ):  # fmt: skip
-    """Prepare the rows of `heads` [R] of one token, which `source` [R] points to, and store them in a cache."""
+    """Prepare the rows of `heads` [R] of one token, which `source` [R] points to and `raw_side` has loaded, and store
+    them in a cache."""
     factor = tl.full(heads.shape, 1.0, tl.float32)
     if NORM:
         factor = inverse_norm(source, inside, epsilon, HEAD, HEAD_BLOCK)
     target = cache + offset + heads.to(tl.int64) * head_stride
     if KIND == "int4":
         pairs = tl.arange(0, HEAD_BLOCK // 2)
-        low = prepared_rows(source, inside, 2 * pairs, factor, weight, cos, sin, position,
+        low = prepared_rows(x, source, inside, 2 * pairs, factor, weight, cos, sin, position,
                             HEAD, NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
-        high = prepared_rows(source, inside, 2 * pairs + 1, factor, weight, cos, sin, position,
+        high = prepared_rows(odd, source, inside, 2 * pairs + 1, factor, weight, cos, sin, position,
                              HEAD, NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
         store_packed_row(target, low, high, pairs, inside, scale, heads, HEAD, SCALED, RECIPROCAL)
     else:
         channels = tl.arange(0, HEAD_BLOCK)
-        values = prepared_rows(source, inside, channels, factor, weight, cos, sin, position,
+        values = prepared_rows(x, source, inside, channels, factor, weight, cos, sin, position,
                                HEAD, NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
         store_row(target, values, channels, inside, scale, heads, HEAD, KIND, SCALED, RECIPROCAL)
 
@@ -99,7 +114,8 @@ def append_kernel(
         if NORM:
             factor = inverse_norm(source, inside, q_epsilon, HEAD, HEAD_BLOCK)
         channels = tl.arange(0, HEAD_BLOCK)
-        prepared = prepared_rows(source, inside, channels, factor, q_weight, cos, sin, angle,
+        x = raw_rows(source, inside, channels, HEAD)
+        prepared = prepared_rows(x, source, inside, channels, factor, q_weight, cos, sin, angle,
                                  HEAD, NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
         store_row(target, prepared, channels, inside, k_scale, heads, HEAD, "float", "none", False)
         return
@@ -113,9 +129,9 @@ def append_kernel(
         v_offset = block.to(tl.int64) * v_block + place.to(tl.int64) * v_row
     else:
         k_offset, stored = cache_rows(table, sequence, position, position < keys, columns, num_blocks, k_block, k_row,
-                                      block_shift, PAGED)  # fmt: skip
+                                      block_shift, PAGED, True)  # fmt: skip
         v_offset, _ = cache_rows(table, sequence, position, position < keys, columns, num_blocks, v_block, v_row,
-                                 block_shift, PAGED)  # fmt: skip
+                                 block_shift, PAGED, True)  # fmt: skip
     stored = stored & (position < keys)
     if SIDES == 0:
         return
@@ -123,15 +139,18 @@ def append_kernel(
         heads += section * HEADS_BLOCK
         source = key + token.to(tl.int64) * key_stride + heads * HEAD
         inside = (heads < kv_heads) & stored
-        append_side(source, heads, inside, key_cache, k_offset, k_head, k_weight, k_epsilon, cos, sin, angle, k_scale,
-                    HEAD, HEAD_BLOCK, K_KIND, K_SCALED, RECIPROCAL,
+        x, odd = raw_side(source, inside, HEAD, HEAD_BLOCK, K_KIND)
+        append_side(x, odd, source, heads, inside, key_cache, k_offset, k_head, k_weight, k_epsilon,
+                    cos, sin, angle, k_scale, HEAD, HEAD_BLOCK, K_KIND, K_SCALED, RECIPROCAL,
                     NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
     elif SIDES == 2:
         heads += (section - kv_sections) * HEADS_BLOCK
         source = value + token.to(tl.int64) * key_stride + heads * HEAD
         inside = (heads < kv_heads) & stored
-        append_side(source, heads, inside, value_cache, v_offset, v_head, k_weight, k_epsilon, cos, sin, angle, v_scale,
-                    HEAD, HEAD_BLOCK, V_KIND, V_SCALED, RECIPROCAL, False, "none", 0, 0)  # fmt: skip
+        x, odd = raw_side(source, inside, HEAD, HEAD_BLOCK, V_KIND)
+        append_side(x, odd, source, heads, inside, value_cache, v_offset, v_head, k_weight, k_epsilon, cos,
+                    sin, angle, v_scale, HEAD, HEAD_BLOCK, V_KIND, V_SCALED, RECIPROCAL,
+                    False, "none", 0, 0)  # fmt: skip
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""The end of attention: splits merged, the denominator divided by, rows stored."""
+"""The two ends of attention over split keys: which of them a program takes, and how parts are merged and stored."""
 
 from __future__ import annotations
 
@@ -9,6 +9,29 @@ from pageloom.backends.cuda.kernels.parts import part_channels
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
+MOST_SPLITS = tl.constexpr(32)
+
+
+@triton.jit
+def key_range(
+    keys, past, first_token, last_token, window, split, splits, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
+    WINDOWED: tl.constexpr,
+):  # fmt: skip
+    """(first key that a token of [first_token, last_token] sees; keys [low, high) of this split, low a multiple of
+    BLOCK_N; splits that have any)."""
+    begin = 0
+    end = keys
+    if CAUSAL:
+        end = tl.minimum(end, past + last_token + 1)
+    if WINDOWED:
+        begin = tl.maximum(past + first_token + 1 - window, 0)
+    first_block = begin // BLOCK_N
+    blocks = tl.maximum(tl.cdiv(end, BLOCK_N) - first_block, 0)
+    blocks_each = tl.maximum(tl.cdiv(blocks, splits), 1)
+    active = tl.maximum(tl.cdiv(blocks, blocks_each), 1)
+    low = (first_block + split * blocks_each) * BLOCK_N
+    high = tl.minimum(low + blocks_each * BLOCK_N, end)
+    return begin, low, high, active
 
 
 @triton.jit
@@ -58,29 +81,63 @@ def finish(
 
 
 @triton.jit
-def merge(
-    partials, statistics, active, ROWS: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr, PART: tl.constexpr,
-    CHUNK: tl.constexpr,
-):  # fmt: skip
-    """(acc of one part [ROWS, V0], top [ROWS], total [ROWS]) of the first `active` splits, CHUNK of them at a time."""
+def merge(partials, statistics, active, ROWS: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr):
+    """(acc of part 0, of part 1 or part 0 again, [ROWS, V0]; top [ROWS], total [ROWS]) of the first `active` splits."""
     row = tl.arange(0, ROWS)
-    column = tl.arange(0, V0)
-    top = tl.full([ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([ROWS], tl.float32)
-    acc = tl.zeros([ROWS, V0], tl.float32)
-    for first in range(0, active, CHUNK):
-        split = first + tl.arange(0, CHUNK)
-        there = (split < active)[:, None] & (row >= 0)[None, :]
-        place = split[:, None] * (2 * ROWS) + row[None, :]
-        tops = tl.load(statistics + place, mask=there, other=float("-inf"))
-        totals = tl.load(statistics + ROWS + place, mask=there, other=0.0)
-        part = partials + ((split[:, None] * V_PARTS + PART) * ROWS + row[None, :]) * V0
-        values = tl.load(part[:, :, None] + column[None, None, :], mask=there[:, :, None], other=0.0)
-        highest = tl.maximum(top, tl.max(tops, 0))
-        safe = tl.where(highest == float("-inf"), 0.0, highest)
-        rescale = tl.exp2(top - safe)
-        weight = tl.exp2(tops - safe[None, :])
-        total = total * rescale + tl.sum(totals * weight, 0)
-        acc = acc * rescale[:, None] + tl.sum(values * weight[:, :, None], 0)
-        top = highest
-    return acc, top, total
+    split = tl.arange(0, MOST_SPLITS)
+    there = (split < active)[:, None] & (row >= 0)[None, :]
+    place = split[:, None] * (2 * ROWS) + row[None, :]
+    tops = tl.load(statistics + place, mask=there, other=float("-inf"))
+    totals = tl.load(statistics + ROWS + place, mask=there, other=0.0)
+    top = tl.max(tops, 0)
+    safe = tl.where(top == float("-inf"), 0.0, top)
+    total = tl.sum(totals * tl.exp2(tops - safe[None, :]), 0)
+    here = partials + row[:, None] * V0 + tl.arange(0, V0)[None, :]
+    acc0 = tl.zeros([ROWS, V0], tl.float32)
+    acc1 = acc0
+    for index in tl.range(0, active, loop_unroll_factor=4):
+        weight = tl.exp2(tl.load(statistics + index * (2 * ROWS) + row) - safe)[:, None]
+        acc0 += tl.load(here + index * (V_PARTS * ROWS * V0)) * weight
+        if V_PARTS == 2:
+            acc1 += tl.load(here + (index * V_PARTS + 1) * (ROWS * V0)) * weight
+    return acc0, acc1, top, total
+
+
+@triton.jit
+def conclude(
+    output, log_sum_exp, partials, statistics, counters, acc0, acc1, top, total, unit, split, splits, active, first_row,
+    head, sequence, start, new, valid, sinks, v_scale, o_batch, o_row, o_head, kv_heads,
+    GROUP: tl.constexpr, HEAD: tl.constexpr, VALUE_HEAD: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr,
+    V_PAIRED: tl.constexpr, V_SCALED: tl.constexpr, SINK: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr,
+    BLOCK_M: tl.constexpr, ROWS: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
+    """Store the BLOCK_M rows from `first_row` on where one split has all keys. Otherwise leave its part in `partials`
+    and `statistics`, of ROWS rows; the last split of a unit to come, by `counters`, merges all. There is one split
+    if not SPLIT."""
+    v_index = tl.arange(0, V0)
+    if not SPLIT or active == 1:
+        row = first_row + tl.arange(0, BLOCK_M)
+        token = row // GROUP
+        finish(output, log_sum_exp, acc0, acc1, top, total, token, head * GROUP + row % GROUP, token < new, sinks,
+               v_scale, head, sequence, start, valid, o_batch, o_row, o_head, kv_heads * GROUP, HEAD, VALUE_HEAD, V0,
+               V_PARTS, V_PAIRED, V_SCALED, SINK, HAS_LOG_SUM_EXP)  # fmt: skip
+    else:
+        place = tl.arange(0, BLOCK_M)
+        part = partials + unit.to(tl.int64) * (splits * V_PARTS * ROWS * V0)
+        statistic = statistics + unit.to(tl.int64) * (splits * 2 * ROWS)
+        tl.store(statistic + split * (2 * ROWS) + place, top, mask=place < ROWS)
+        tl.store(statistic + split * (2 * ROWS) + ROWS + place, total, mask=place < ROWS)
+        here = part + (split * V_PARTS * ROWS + place[:, None]) * V0 + v_index[None, :]
+        tl.store(here, acc0, mask=(place < ROWS)[:, None])
+        if V_PARTS == 2:
+            tl.store(here + ROWS * V0, acc1, mask=(place < ROWS)[:, None])
+        tl.debug_barrier()
+        arrived = tl.atomic_add(counters + unit, 1, sem="acq_rel")
+        if arrived == active - 1:
+            tl.store(counters + unit, 0)
+            merged0, merged1, all_top, all_total = merge(part, statistic, active, ROWS, V0, V_PARTS)
+            kept = first_row + tl.arange(0, ROWS)
+            token = kept // GROUP
+            finish(output, log_sum_exp, merged0, merged1, all_top, all_total, token, head * GROUP + kept % GROUP,
+                   token < new, sinks, v_scale, head, sequence, start, valid, o_batch, o_row, o_head, kv_heads * GROUP,
+                   HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, V_SCALED, SINK, HAS_LOG_SUM_EXP)  # fmt: skip

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@triton.jit
+def await_predecessor(OVERLAPS: tl.constexpr):
+    """Of a kernel that may start before the one before it ends (programmatic dependent launch): wait for all that this
+    has stored, and let the next kernel start."""
+    if OVERLAPS:
+        gdc_wait()
+        gdc_launch_dependents()
 
 
 @triton.jit
@@ -73,45 +83,68 @@ def sequence_of_token(token, starts, batch, BATCH_BLOCK: tl.constexpr):
 
 
 @triton.jit
-def cache_rows(
-    table,
-    sequence,
-    positions,
-    wanted,
-    columns,
-    num_blocks,
-    block_stride,
-    row_stride,
-    block_shift,
-    PAGED: tl.constexpr,
-):
-    """(offset of each position's row in a cache, int64; whether it is there).
-
-    Pages hold 2 ** `block_shift` positions, and an entry of the block table outside [0, num_blocks) maps no page. If
-    not PAGED, a sequence's rows lie in one block, its own.
-    """
+def pages_of(table, sequence, positions, wanted, columns, block_shift, PAGED: tl.constexpr):
+    """The page of each position by the block table, -1 of those that are not `wanted`; 0 if not PAGED."""
     if PAGED:
         row = table + sequence.to(tl.int64) * columns
-        block = tl.load(row + (positions >> block_shift), mask=wanted, other=-1)
-        wanted = wanted & (block >= 0) & (block < num_blocks)
-        place = (positions & ((1 << block_shift) - 1)).to(tl.int64)
-        offsets = block.to(tl.int64) * block_stride + place * row_stride
+        pages = tl.load(row + (positions >> block_shift), mask=wanted, other=-1)
     else:
+        pages = tl.where(wanted, 0, -1)
+    return pages
+
+
+@triton.jit
+def rows_in_pages(
+    pages, sequence, positions, num_blocks, block_stride, row_stride, block_shift, PAGED: tl.constexpr,
+    WIDE: tl.constexpr,
+):  # fmt: skip
+    """(offset of each position's row in a cache, whether it is there).
+
+    Pages hold 2 ** `block_shift` positions and follow each other without gaps; one outside [0, num_blocks) is none. If
+    not PAGED, a sequence's rows lie in one block, its own. Offsets are int32 unless WIDE.
+    """
+    seen = pages >= 0
+    if PAGED:
+        seen = seen & (pages < num_blocks)
+        slots = positions & ((1 << block_shift) - 1)
+        if WIDE:
+            offsets = ((pages.to(tl.int64) << block_shift) + slots) * row_stride
+        else:
+            offsets = ((pages << block_shift) + slots) * row_stride
+    elif WIDE:
         offsets = sequence.to(tl.int64) * block_stride + positions.to(tl.int64) * row_stride
-    return offsets, wanted
+    else:
+        offsets = sequence * block_stride + positions * row_stride
+    return offsets, seen
+
+
+@triton.jit
+def cache_rows(
+    table, sequence, positions, wanted, columns, num_blocks, block_stride, row_stride, block_shift,
+    PAGED: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """`rows_in_pages` of the pages that the block table has."""
+    pages = pages_of(table, sequence, positions, wanted, columns, block_shift, PAGED)
+    return rows_in_pages(pages, sequence, positions, num_blocks, block_stride, row_stride, block_shift, PAGED, WIDE)
+
+
+@triton.jit
+def raw_rows(rows, inside, channels, HEAD: tl.constexpr):
+    """float32 [R, C]: `channels` [C] of the rows that the pointers `rows` [R] begin."""
+    mask = inside[:, None] & (channels < HEAD)[None, :]
+    return tl.load(rows[:, None] + channels[None, :], mask=mask, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def inverse_norm(rows, inside, epsilon, HEAD: tl.constexpr, HEAD_BLOCK: tl.constexpr):
     """1 / sqrt(mean(x^2) + epsilon), float32 [R], of the rows that the pointers `rows` [R] begin."""
-    channels = tl.arange(0, HEAD_BLOCK)
-    mask = inside[:, None] & (channels < HEAD)[None, :]
-    x = tl.load(rows[:, None] + channels[None, :], mask=mask, other=0.0).to(tl.float32)
+    x = raw_rows(rows, inside, tl.arange(0, HEAD_BLOCK), HEAD)
     return tl.rsqrt(tl.sum(x * x, 1) / HEAD + epsilon)
 
 
 @triton.jit
 def prepared_rows(
+    x,
     rows,
     inside,
     channels,
@@ -126,12 +159,10 @@ def prepared_rows(
     ROTARY_DIM: tl.constexpr,
     ROTARY_OFFSET: tl.constexpr,
 ):
-    """float32 [R, C]: `channels` [C] of rows [R], normed with `factor` [R] and `weight`, then rotated to `position`.
+    """float32 [R, C]: `raw_rows` `x`, normed with `factor` [R] and `weight`, then rotated to `position`.
 
     Of rotation, channel and partner are (i, i + ROTARY_DIM / 2) if ROTARY is "half", (2i, 2i + 1) if "interleaved".
     """
-    mask = inside[:, None] & (channels < HEAD)[None, :]
-    x = tl.load(rows[:, None] + channels[None, :], mask=mask, other=0.0).to(tl.float32)
     if NORM:
         gain = tl.load(weight + channels, mask=channels < HEAD, other=0.0).to(tl.float32)
         x = x * factor[:, None] * gain[None, :]
@@ -147,7 +178,8 @@ def prepared_rows(
             is_low = place % 2 == 0
             pair = place // 2
             partner = tl.where(is_low, channels + 1, channels - 1)
-        y = tl.load(rows[:, None] + partner[None, :], mask=mask & rotated[None, :], other=0.0).to(tl.float32)
+        mask = inside[:, None] & (rotated & (channels < HEAD))[None, :]
+        y = tl.load(rows[:, None] + partner[None, :], mask=mask, other=0.0).to(tl.float32)
         if NORM:
             gain = tl.load(weight + partner, mask=rotated & (channels < HEAD), other=0.0).to(tl.float32)
             y = y * factor[:, None] * gain[None, :]
