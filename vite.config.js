@@ -4,8 +4,6 @@ import { viteStaticCopy } from 'vite-plugin-static-copy';
 import { HEADERS, POLICIES } from './web/policy.js';
 
 const web = resolve(import.meta.dirname, 'web');
-// Pyodide imports Node's modules only under Node.
-const external = [/^node:/];
 
 /** @returns {import('vite').Plugin} */
 function securityPolicy() {
@@ -27,15 +25,13 @@ export default defineConfig(({ command }) => ({
   root: web,
   // Relative addresses: the built page works in any folder of any server.
   base: './',
-  optimizeDeps: { exclude: ['pyodide'] },
-  worker: { format: 'es', rolldownOptions: { external } },
+  worker: { format: 'es' },
   build: {
     outDir: resolve(import.meta.dirname, 'dist'),
     emptyOutDir: true,
     target: 'esnext',
     assetsInlineLimit: 0, // the policy allows no data: addresses
     rolldownOptions: {
-      external,
       input: {
         index: resolve(web, 'index.html'),
         console: resolve(web, 'console.html'),
@@ -53,7 +49,7 @@ export default defineConfig(({ command }) => ({
     viteStaticCopy({
       targets: [
         {
-          src: '../node_modules/pyodide/{pyodide.asm.mjs,pyodide.asm.wasm,python_stdlib.zip,pyodide-lock.json}',
+          src: '../node_modules/pyodide/{pyodide.mjs,pyodide.asm.mjs,pyodide.asm.wasm,python_stdlib.zip,pyodide-lock.json}',
           dest: 'pyodide',
         },
         { src: '../build/wheels/*', dest: 'wheels' },

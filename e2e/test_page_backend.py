@@ -46,7 +46,7 @@ def page(chromium: Browser, tiny_page: PageServer, worker: RunningWorker) -> Ite
 def connect(page: Page, address: str, token: str = "") -> None:
     page.get_by_role("tab", name="Models").click()
     page.get_by_label("on a local worker").check()
-    page.get_by_label("Address").fill(address)
+    page.get_by_role("textbox", name="Address").fill(address)
     page.get_by_label("Token").fill(token)
     page.get_by_role("button", name="Connect").click()
 
@@ -60,7 +60,7 @@ def test_a_batch_runs_there_and_the_views_show_what_the_worker_does(page: Page) 
     expect(page.locator("#status")).to_contain_text(MODEL)
     assert not [worker for worker in page.workers if "worker" in worker.url]
     batch = show(page, "Batch")
-    batch.get_by_label("Rows", exact=True).fill("\n".join(["word", *(f"w{row}" for row in range(40))]))
+    batch.get_by_role("textbox", name="Rows").fill("\n".join(["word", *(f"w{row}" for row in range(40))]))
     batch.get_by_label("Template").fill("Say {word}")
     batch.get_by_label("Most tokens").fill("4")
     batch.get_by_role("button", name=re.compile("^Run 40 rows")).click()

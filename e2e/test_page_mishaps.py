@@ -63,7 +63,7 @@ def loaded(page: Page) -> None:
 def start_batch(page: Page, rows: int) -> Locator:
     page.get_by_role("tab", name="Batch").click()
     batch = page.get_by_role("tabpanel", name="Batch")
-    batch.get_by_label("Rows", exact=True).fill("\n".join(["word", *(f"w{row}" for row in range(rows))]))
+    batch.get_by_role("textbox", name="Rows").fill("\n".join(["word", *(f"w{row}" for row in range(rows))]))
     batch.get_by_label("Template").fill("Say {word}")
     batch.get_by_label("Most tokens").fill("100")
     batch.get_by_role("button", name=re.compile("^Run ")).click()
@@ -98,7 +98,7 @@ def test_a_tab_that_the_browser_froze_says_so_and_goes_on(page: Page) -> None:
 
 def test_a_worker_that_the_browser_ended_can_be_started_again_and_what_was_there_is_kept(page: Page) -> None:
     batch = start_batch(page, 12)
-    rows = batch.get_by_label("Rows", exact=True).input_value()
+    rows = batch.get_by_role("textbox", name="Rows").input_value()
     for worker in page.workers:
         worker.evaluate("() => self.close()")
     ended = page.get_by_role("alert").filter(has_text="The engine has stopped")
@@ -106,7 +106,7 @@ def test_a_worker_that_the_browser_ended_can_be_started_again_and_what_was_there
     ended.get_by_role("button", name="Load the model again").click()
     loaded(page)
     expect(ended).to_have_count(0)
-    assert batch.get_by_label("Rows", exact=True).input_value() == rows
+    assert batch.get_by_role("textbox", name="Rows").input_value() == rows
 
 
 def test_a_second_tab_with_a_model_shares_the_kept_copy_and_is_told_of_the_first(page: Page) -> None:

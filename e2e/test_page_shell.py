@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -121,9 +122,10 @@ def test_a_newer_version_is_told_and_starts_when_the_user_says_so(context: Brows
 
 
 def test_own_code_and_assets_are_under_600_kilobytes() -> None:
+    """As a web server sends them: text is compressed, what is an archive already is not again."""
     page = find_page()
-    sizes = {str(path.relative_to(page)): path.stat().st_size for path in page.rglob("*") if path.is_file()}
-    own = {name: size for name, size in sizes.items() if not name.startswith(NOT_OWN)}
+    names = (str(path.relative_to(page)) for path in page.rglob("*") if path.is_file())
+    own = {name: len(gzip.compress((page / name).read_bytes())) for name in names if not name.startswith(NOT_OWN)}
     assert any(name.startswith("wheels/pageloom") for name in own)
     assert sum(own.values()) < OWN_BYTES, sorted(own.items(), key=lambda item: -item[1])[:8]
 
@@ -155,7 +157,7 @@ def test_input_waits_for_nothing_while_sixteen_sequences_decode(page: Page) -> N
       }).observe({ type: 'longtask' });
     }""")
     batch = show(page, "Batch")
-    batch.get_by_label("Rows", exact=True).fill("\n".join(["word", *(f"w{row}" for row in range(60))]))
+    batch.get_by_role("textbox", name="Rows").fill("\n".join(["word", *(f"w{row}" for row in range(60))]))
     batch.get_by_label("Template").fill("Say {word}")
     batch.get_by_label("Most tokens").fill("300")
 

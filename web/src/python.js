@@ -1,4 +1,3 @@
-import { loadPyodide } from 'pyodide';
 import { fetchOrSay } from './errors.js';
 
 /** Steps that `bootPython` reports: the interpreter, micropip, and each package. */
@@ -15,7 +14,10 @@ export async function bootPython(root, onStep = () => {}) {
   const manifest = await fetchJson(new URL('wheels.json', wheels));
   const total = FIXED_STEPS + manifest.packages.length;
   onStep(0, total);
-  const python = await loadPyodide({ indexURL: new URL('pyodide/', root).href });
+  const indexURL = new URL('pyodide/', root).href;
+  /** @type {typeof import('pyodide')} */
+  const { loadPyodide } = await import(/* @vite-ignore */ `${indexURL}pyodide.mjs`);
+  const python = await loadPyodide({ indexURL });
   onStep(1, total);
   await python.loadPackage(new URL(manifest.micropip, wheels).href, { messageCallback: () => {} });
   // `loadPackage` logs a failed fetch or checksum and resolves all the same.
