@@ -226,9 +226,15 @@ def multiply(x: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype) -> torch
     """`x @ weight.T` of float16, summed in float32 and rounded once, to `dtype`."""
     if x.device.type == "cpu":  # which has no such product
         return (x.float() @ weight.float().T).to(dtype)
-    if dtype == x.dtype:
+    if dtype != x.dtype:
+        return torch.mm(x, weight.T, out_dtype=dtype)
+    matmul = torch.backends.cuda.matmul
+    allowed = matmul.allow_fp16_reduced_precision_reduction
+    matmul.allow_fp16_reduced_precision_reduction = False  # else the parts of a split sum are added up in float16
+    try:
         return torch.mm(x, weight.T)
-    return torch.mm(x, weight.T, out_dtype=dtype)
+    finally:
+        matmul.allow_fp16_reduced_precision_reduction = allowed
 
 
 def _summed(op: LayerOp) -> Iterator[str]:
