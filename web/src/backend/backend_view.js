@@ -17,7 +17,7 @@ const KEPT = 'pageloom-local-worker';
  * @property {(engine: Pageloom) => void} onConnected
  * @property {() => void} onTab  Models run in this tab again.
  * @property {(file: import('../desktop.js').OpenedFile) => void} onFile  A model file for this tab.
- * @property {(server: LocalServer | null) => void} onServer  What the operators view may ask, too.
+ * @property {(server: LocalServer | null) => Promise<void>} onServer  What the operators view may ask, too.
  */
 
 export class BackendView {
@@ -97,7 +97,7 @@ export class BackendView {
       localStorage.setItem(KEPT, server.address);
       const { name, adapter } = engine.model;
       this.#state.textContent = `Connected: ${name} on ${BACKENDS[backend] ?? backend}, ${adapter.description}.`;
-      this.#listener.onServer(server);
+      await this.#listener.onServer(server);
       this.#listener.onConnected(engine);
     } catch (error) {
       this.#state.textContent = '';
