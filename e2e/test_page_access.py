@@ -55,12 +55,12 @@ def test_axe_finds_nothing_in_the_form_of_the_local_worker_and_its_refusal(page:
     page.emulate_media(color_scheme="light")
     page.get_by_role("tab", name="Models").click()
     page.get_by_label("on a local worker").check()
-    page.get_by_role("textbox", name="Address").fill("http://127.0.0.1:9")
+    page.get_by_label("Address", exact=True).fill("http://127.0.0.1:9")
     page.get_by_role("button", name="Connect").click()
     expect(page.get_by_role("alert")).to_contain_text("pageloom serve --port 9 --allow-origin http://127.0.0.1")
     assert violations(page) == []
     page.get_by_label("in this tab").check()
-    expect(page.get_by_role("textbox", name="Address")).to_be_hidden()
+    expect(page.get_by_label("Address", exact=True)).to_be_hidden()
 
 
 @pytest.mark.parametrize("view", VIEWS)

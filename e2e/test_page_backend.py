@@ -46,8 +46,8 @@ def page(chromium: Browser, tiny_page: PageServer, worker: RunningWorker) -> Ite
 def connect(page: Page, address: str, token: str = "") -> None:
     page.get_by_role("tab", name="Models").click()
     page.get_by_label("on a local worker").check()
-    page.get_by_role("textbox", name="Address").fill(address)
-    page.get_by_label("Token").fill(token)
+    page.get_by_label("Address", exact=True).fill(address)
+    page.get_by_label("Token", exact=True).fill(token)
     page.get_by_role("button", name="Connect").click()
 
 
@@ -61,7 +61,7 @@ def test_a_batch_runs_there_and_the_views_show_what_the_worker_does(page: Page) 
     assert not [worker for worker in page.workers if "worker" in worker.url]
     batch = show(page, "Batch")
     batch.get_by_role("textbox", name="Rows").fill("\n".join(["word", *(f"w{row}" for row in range(40))]))
-    batch.get_by_label("Template").fill("Say {word}")
+    batch.get_by_label("Template", exact=True).fill("Say {word}")
     batch.get_by_label("Most tokens").fill("4")
     batch.get_by_role("button", name=re.compile("^Run 40 rows")).click()
     expect(batch.get_by_text("40 of 40 rows done")).to_be_visible(timeout=ANSWERING_MS)
