@@ -245,7 +245,7 @@ def test_answers_that_were_cleared_come_back_by_undo(batch: Locator) -> None:
 
 def test_the_keyboard_alone_chooses_edits_and_runs_a_row(batch: Locator) -> None:
     fill(batch, "{word}", "a\nb\nc", 1)
-    table = batch.get_by_role("grid", name="Rows")
+    table = batch.get_by_role("grid", name="Rows and answers")
     table.focus()
     for key in ("End", "ArrowUp", "Enter"):
         table.press(key)
@@ -260,9 +260,51 @@ def test_the_keyboard_alone_chooses_edits_and_runs_a_row(batch: Locator) -> None
     expect(table).to_have_attribute("aria-activedescendant", "batch-row-1")
 
 
+def test_labels_are_chosen_with_a_probability_each_and_exported(batch: Locator) -> None:
+    fill(batch, "Is {word} warm?", "sun\nice", 1)
+    batch.get_by_role("radio", name="A label").check()
+    expect(batch.get_by_role("button", name="Run 2 rows")).to_be_disabled()
+    batch.get_by_label("Labels, one a line").fill("warm\ncold\nneither")
+    run(batch)
+    expect(batch.get_by_text("2 of 2 rows done")).to_be_visible(timeout=ANSWERING_MS)
+    exported = list(csv.DictReader(io.StringIO(downloaded(batch, "CSV"), newline="")))
+    for number, row in enumerate(exported, start=1):
+        shares = {label: float(row[f"p({label})"]) for label in ("warm", "cold", "neither")}
+        assert sum(shares.values()) == pytest.approx(1)
+        assert row["output"] == max(shares, key=lambda label: shares[label])
+        expect(line(batch, number).locator(".output")).to_have_text(row["output"])
+        expect(line(batch, number).locator(".bars i")).to_have_count(3)
+        expect(line(batch, number).locator("div.bars")).to_contain_text(f"{100 * max(shares.values()):.0f} %")
+    expect(batch.get_by_role("region", name="Selected row").locator(".bar-list dt")).to_have_count(3)
+    batch.get_by_role("radio", name="Text").check()
+
+
+def test_fields_that_are_added_become_columns_of_json_answers(batch: Locator) -> None:
+    fill(batch, "What of {word}?", "sun\nice", 60)
+    batch.get_by_role("radio", name="JSON").check()
+    expect(batch.get_by_role("button", name="Run 2 rows")).to_be_disabled()
+    batch.get_by_role("button", name="Add a field").click()
+    batch.get_by_label("Name of field 1").fill("mood")
+    batch.get_by_label("Name of field 1").press("Enter")
+    batch.get_by_label("Type of mood").select_option("one of")
+    batch.get_by_label("What mood may be").fill("good, bad")
+    batch.get_by_label("What mood may be").press("Enter")
+    batch.get_by_role("button", name="Add a field").click()
+    batch.get_by_label("Type of field_2").select_option("yes or no")
+    run(batch)
+    expect(batch.get_by_text("2 of 2 rows done")).to_be_visible(timeout=ANSWERING_MS)
+    for number, row in enumerate(json.loads(downloaded(batch, "JSON")), start=1):
+        assert row["parsed"] == json.loads(row["output"])
+        assert row["parsed"]["mood"] in {"good", "bad"}
+        assert row["parsed"]["field_2"] in {True, False}
+        shown = [row["parsed"]["mood"], json.dumps(row["parsed"]["field_2"])]
+        expect(line(batch, number).locator(".field")).to_have_text(shown)
+    batch.get_by_role("radio", name="Text").check()
+
+
 def test_hundreds_of_rows_are_in_the_table_and_few_of_them_in_the_document(batch: Locator) -> None:
     fill(batch, "{word}", "\n".join(f"word {n}" for n in range(500)), 1)
-    table = batch.get_by_role("grid", name="Rows")
+    table = batch.get_by_role("grid", name="Rows and answers")
     expect(table).to_have_attribute("aria-rowcount", "501")
     assert lines(batch).count() < 40
     table.press("End")
@@ -280,3 +322,38 @@ def test_a_row_shows_state_and_button_in_a_narrow_window(batch: Locator) -> None
         box = cell.bounding_box()
         assert box is not None
         assert box["x"] + box["width"] <= 360
+
+
+def test_a_run_survives_a_reload_and_goes_on_with_one_click(chromium: Browser, tiny_page: PageServer) -> None:
+    page = chromium.new_page()
+    page.goto(tiny_page.url)
+    page.get_by_role("tab", name="Batch").click()
+    batch = page.get_by_role("tabpanel", name="Batch")
+    fill(batch, "Count from {start}", "1\n2", 300)
+    batch.get_by_role("button", name="Load SmolLM2 135M and run 2 rows").click()
+    expect(batch.get_by_text("2 of 2 rows done")).to_be_visible(timeout=LOADING_MS)
+    answers = [line(batch, number).locator(".output").text_content() for number in (1, 2)]
+    batch.get_by_label("Rows", exact=True).fill("1\n2\n3\n4")
+    batch.get_by_role("button", name="Run 2 rows", exact=True).click()
+    expect(state(batch, 4)).to_have_text("running", timeout=ANSWERING_MS)
+
+    page.reload()
+    page.get_by_role("tab", name="Batch").click()
+    expect(batch.get_by_text("2 of 4 rows done")).to_be_visible()
+    expect(batch.locator(".grid-row .state").nth(3)).to_have_text("not run")
+    expect(batch.get_by_label("Template")).to_have_value("Count from {start}")
+    batch.get_by_role("button", name=re.compile("^Load SmolLM2.* and run 2 rows")).click()
+    expect(batch.get_by_text("4 of 4 rows done")).to_be_visible(timeout=LOADING_MS)
+    assert [line(batch, number).locator(".output").text_content() for number in (1, 2)] == answers
+    page.close()
+
+
+def test_a_second_tab_is_told_that_its_batch_is_not_kept(chromium: Browser, tiny_page: PageServer) -> None:
+    context = chromium.new_context()
+    for told in (0, 1):
+        page = context.new_page()
+        page.goto(tiny_page.url)
+        page.get_by_role("tab", name="Batch").click()
+        expect(page.get_by_role("heading", name="Many rows, one prompt")).to_be_visible()
+        expect(page.get_by_text("Another tab of this page keeps its batch")).to_have_count(told)
+    context.close()

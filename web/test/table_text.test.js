@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { detect, parseTable, writeTable } from '../src/batch/table_text.js';
+import { detect, onlyColumn, parseTable, writeTable } from '../src/batch/table_text.js';
 
 /**
  * The rows of a text as it is read without being told how.
@@ -51,6 +51,12 @@ test('sentences with commas are one row a line', () => {
         .filter(Boolean),
     );
   }
+});
+
+test('the column of a list is called as the template calls it', () => {
+  const list = /** @type {const} */ ({ format: 'list', header: false });
+  assert.deepEqual(parseTable('a\nb', list, onlyColumn(['word'])).rows, [{ word: 'a' }, { word: 'b' }]);
+  assert.deepEqual([onlyColumn([]), onlyColumn(['one', 'two'])], ['text', 'text']);
 });
 
 test('a first line with the columns that the template asks for makes it CSV, even of one column', () => {

@@ -26,6 +26,7 @@ export class AnswerForm {
   #temperature = numberInput({ min: 0, max: 2, step: 0.1 });
   #topP = numberInput({ min: 0.05, max: 1, step: 0.05 });
   #seed = numberInput({ min: 0, max: 2 ** 31 - 1, step: 1, required: false, placeholder: 'any' });
+  #samplingProblem = element('p', { class: 'problem', role: 'status' });
   #sampling;
 
   /** @param {() => void} onChange */
@@ -49,6 +50,7 @@ export class AnswerForm {
       'div',
       { class: 'sampling' },
       element('div', { class: 'pair' }, field('Most tokens', this.#maxTokens), field('Temperature', this.#temperature)),
+      this.#samplingProblem,
       element(
         'details',
         {},
@@ -109,7 +111,9 @@ export class AnswerForm {
     this.#schema.check();
     const inputs = settings.mode === 'choices' ? [] : [this.#maxTokens, this.#temperature, this.#topP, this.#seed];
     const wrong = inputs.find((input) => !input.checkValidity());
-    return problem || (wrong ? `${wrong.labels?.[0]?.textContent}: ${wrong.validationMessage}` : '');
+    const invalid = wrong ? `${wrong.labels?.[0]?.textContent}: ${wrong.validationMessage}` : '';
+    this.#samplingProblem.textContent = invalid;
+    return problem || invalid;
   }
 
   /** @param {Mode} mode */

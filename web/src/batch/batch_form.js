@@ -7,7 +7,7 @@
 import { element } from '../dom.js';
 import { AnswerForm } from './answer_form.js';
 import { RowsForm } from './rows_form.js';
-import { ONLY_COLUMN } from './table_text.js';
+import { onlyColumn } from './table_text.js';
 import { placeholders } from './template.js';
 import { TemplateForm } from './template_form.js';
 
@@ -48,8 +48,7 @@ export class BatchForm {
 
   /** What the only column of rows without names is called: as the template calls it. */
   get onlyColumn() {
-    const names = placeholders(this.#template.template);
-    return names.length === 1 && names[0] ? names[0] : ONLY_COLUMN;
+    return onlyColumn(placeholders(this.#template.template));
   }
 
   /** @param {File} file */

@@ -21,8 +21,11 @@ import { RunBar } from './run_bar.js';
  *   onAct: (row: BatchRow) => void,
  * }} ResultsListener  `onAct`: run a row, or stop it.
  *
- * @typedef {{label: string, canRun: boolean, why: string}} Readiness  What the run button says, and whether rows can
- *   run; if not, why.
+ * @typedef {object} Readiness
+ * @property {string} label  What the run button says.
+ * @property {boolean} canRun
+ * @property {string} why  Why no row can run; '' where one can.
+ * @property {string} note  What of that is not told elsewhere.
  */
 
 export class BatchResults {
@@ -92,6 +95,10 @@ export class BatchResults {
    */
   show(settings) {
     this.#settings = settings;
+    if (this.#run.rows.length === 0) {
+      this.#sorting = null;
+      this.#bar.reset();
+    }
     this.#columns = columnsOf(this.#run.columns, settings);
     this.#grid.setColumns(this.#columns, this.#sorting);
     const { selected } = this.#grid;

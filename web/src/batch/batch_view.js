@@ -194,7 +194,12 @@ export class BatchView {
     const what = some > 0 || rows.length === 0 ? counted(some, 'row') : `${counted(rows.length, 'row')} again`;
     const label =
       this.#engine || !this.#model.choice ? `Run ${what}` : `Load ${shortName(this.#model)} and run ${what}`;
-    return { label: isBusy ? 'Running' : label, canRun: why === '' && rows.length > 0 && !isBusy, why };
+    return {
+      label: isBusy ? 'Running' : label,
+      canRun: why === '' && rows.length > 0 && !isBusy,
+      why,
+      note: this.#problem ? '' : why,
+    };
   }
 
   /** Why no row can run, in words; '' where one can. */

@@ -25,7 +25,7 @@ export class RowGrid {
   #body = element('div', { role: 'rowgroup', class: 'grid-body' });
   #scroller = element(
     'div',
-    { class: 'row-grid', role: 'grid', tabIndex: 0, 'aria-label': 'Rows' },
+    { class: 'row-grid', role: 'grid', tabIndex: 0, 'aria-label': 'Rows and answers' },
     element('div', { role: 'rowgroup', class: 'grid-top' }, this.#head),
     this.#body,
   );

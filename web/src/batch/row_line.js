@@ -22,7 +22,7 @@ export class RowLine {
   constructor(row, columns, onAct) {
     this.#row = row;
     this.#columns = columns;
-    this.#cells = columns.map(({ kind, title }) => element('div', cellProps(kind, title)));
+    this.#cells = columns.map(({ kind }) => element('div', cellProps(kind)));
     this.#act = button('', onAct, { class: 'act', tabIndex: -1 });
     this.element = element(
       'div',
@@ -59,12 +59,9 @@ export class RowLine {
   }
 }
 
-/**
- * @param {Column['kind']} kind
- * @param {string} title
- */
-function cellProps(kind, title) {
-  return { role: kind === 'index' ? 'rowheader' : 'gridcell', class: kind, 'data-title': title };
+/** @param {Column['kind']} kind */
+function cellProps(kind) {
+  return { role: kind === 'index' ? 'rowheader' : 'gridcell', class: kind === 'state' ? 'state-cell' : kind };
 }
 
 /**

@@ -5,7 +5,7 @@
 
 import { button, element, field } from '../dom.js';
 import { bytesInWords, counted } from '../words.js';
-import { detect, FORMATS, parseTable, writeTable } from './table_text.js';
+import { detect, FORMATS, onlyColumn, parseTable, writeTable } from './table_text.js';
 
 const LARGEST_FILE = 16e6;
 /** Longer texts are read once typing pauses. */
@@ -28,7 +28,7 @@ export class RowsForm {
   #told = element('p', { class: 'told' });
   #problem = element('p', { class: 'problem', role: 'alert' });
   #picker = element('input', { type: 'file', accept: '.csv,.tsv,.txt,.json,.jsonl,.ndjson,text/*,application/json' });
-  /** @type {Reading | null} What the user corrected the format to. */
+  /** @type {Reading | null} How the text is read where that is not as it would be detected. */
   #corrected = null;
   #timer = 0;
 
@@ -44,6 +44,10 @@ export class RowsForm {
       ...Object.entries(FORMATS).map(([value, label]) => element('option', { value }, label)),
     );
     this.#text.addEventListener('input', () => this.#readSoon());
+    this.#text.addEventListener('paste', () => {
+      const isReplaced = this.#text.selectionStart === 0 && this.#text.selectionEnd === this.#text.value.length;
+      if (isReplaced) this.#corrected = null;
+    });
     this.#format.addEventListener('change', () => this.#correct());
     this.#header.addEventListener('change', () => this.#correct());
     this.#picker.addEventListener('change', () => {
@@ -92,7 +96,8 @@ export class RowsForm {
   show(table, reading) {
     const written = writeTable(table, reading);
     this.#text.value = written.text;
-    this.#corrected = written.reading;
+    const found = JSON.stringify(detect(written.text, this.#names()));
+    this.#corrected = found === JSON.stringify(written.reading) ? null : written.reading;
     this.#problem.textContent = '';
     this.#tell(table, written.reading);
   }
@@ -112,9 +117,10 @@ export class RowsForm {
 
   #read() {
     const text = this.#text.value;
-    const reading = this.#corrected ?? detect(text, this.#names());
+    const names = this.#names();
+    const reading = this.#corrected ?? detect(text, names);
     try {
-      const table = parseTable(text, reading);
+      const table = parseTable(text, reading, onlyColumn(names));
       this.#problem.textContent = '';
       this.#tell(table, reading);
       this.#onTable(table, reading);

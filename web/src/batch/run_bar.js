@@ -41,7 +41,7 @@ export class RunBar {
   #failed = element('i', { class: 'failed' });
   #bar = element('div', { class: 'progress', 'aria-hidden': true }, this.#done, this.#failed);
   #announcement = element('p', { class: 'visually-hidden', role: 'status' });
-  #why = element('p', { class: 'why' });
+  #note = element('p', { class: 'note' });
   #search = element('input', { type: 'search', placeholder: 'Find in rows', 'aria-label': 'Find in rows' });
   #toldAt = 0;
   #wasRunning = false;
@@ -93,10 +93,16 @@ export class RunBar {
         this.#clear.opener,
         this.#clear.list,
       ),
-      this.#why,
+      this.#note,
       this.#announcement,
       this.#about,
     );
+  }
+
+  /** Shows all rows again. */
+  reset() {
+    this.group = 'all';
+    this.#search.value = '';
   }
 
   get search() {
@@ -108,12 +114,13 @@ export class RunBar {
    * @param {Readiness} readiness
    * @param {number} rate  Tokens a second.
    */
-  show(run, { label, canRun, why }, rate) {
+  show(run, { label, canRun, why, note }, rate) {
     const { counts, isRunning, rows } = run;
     setText(this.#run, label);
     this.#about.hidden = counts.total === 0;
     this.#run.disabled = !canRun;
-    setText(this.#why, why);
+    this.#run.title = why;
+    setText(this.#note, note);
     this.#stop.disabled = !isRunning;
     this.#retry.disabled = counts.failed === 0 || why !== '';
     this.#export.opener.disabled = counts.done + counts.stopped + counts.failed === 0;

@@ -14,10 +14,18 @@ import Papa from 'papaparse';
 /** @type {Record<Format, string>} */
 export const FORMATS = { list: 'One row a line', csv: 'CSV', tsv: 'TSV', jsonl: 'JSON Lines', json: 'JSON array' };
 /** The column of rows that have no names. */
-export const ONLY_COLUMN = 'text';
+const ONLY_COLUMN = 'text';
 const NAME_LENGTH = 60;
 /** @type {Reading} */
 const JSON_LINES = { format: 'jsonl', header: false };
+
+/**
+ * What the column of a list is called: as the template calls it, where that is one name.
+ * @param {string[]} names  Columns that the template asks for.
+ */
+export function onlyColumn(names) {
+  return names.length === 1 && names[0] ? names[0] : ONLY_COLUMN;
+}
 
 /**
  * How a text is best read. Lines with commas are CSV only where all of them have the same number of cells and the first
@@ -49,12 +57,15 @@ export function detect(text, names) {
  * The rows of a text. Throws an `Error` in plain words where it is not in that format.
  * @param {string} text
  * @param {Reading} reading
+ * @param {string} [only]  What the column of a list is called.
  * @returns {Table}
  */
-export function parseTable(text, { format, header }) {
+export function parseTable(text, { format, header }, only = ONLY_COLUMN) {
   const trimmed = text.trim();
   if (trimmed === '') return { columns: [], rows: [] };
-  if (format === 'list') return tableOf(linesOf(trimmed).map((line) => line.trim()));
+  if (format === 'list') {
+    return { columns: [only], rows: linesOf(trimmed).map((line) => ({ [only]: line.trim() })) };
+  }
   if (format === 'json') return tableOf(parseJsonArray(trimmed));
   if (format === 'jsonl') return tableOf(linesOf(trimmed).map(parseJsonLine));
   const [first = [], ...rest] = parseCells(trimmed, format === 'tsv' ? '\t' : undefined);

@@ -7,7 +7,7 @@ export class TemplateForm {
   #onChange;
   #template = element('textarea', { rows: 4, placeholder: 'What is asked of each row' });
   #system = element('textarea', { rows: 2 });
-  #columns = element('div', { class: 'columns', role: 'group', 'aria-label': 'Put a column into the template' });
+  #columns = element('div', { class: 'columns', role: 'group', 'aria-label': 'Insert a column' });
   #problem = element('p', { class: 'problem', id: 'template-problem', role: 'status' });
   #more = element('details', {}, element('summary', {}, 'System prompt'), this.#system);
 
