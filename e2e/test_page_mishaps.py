@@ -130,9 +130,9 @@ def test_an_adapter_without_f16_is_told_of_and_works(page: Page) -> None:
 def test_a_gpu_without_room_is_told_with_what_to_choose(browser: Browser, tiny_page: PageServer) -> None:
     page = browser.new_page(service_workers="block")
     page.goto(tiny_page.url)
-    with page.expect_worker() as started:
-        page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
-    started.value.evaluate(REFUSE_MEMORY)
+    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    expect(page.get_by_role("listitem").filter(has_text="Start Python")).to_be_visible()
+    page.workers[-1].evaluate(REFUSE_MEMORY)  # it opens its device once Python has started
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("The GPU has too little memory", timeout=LOADING_MS)
     expect(alert).to_contain_text("Choose less memory for the pages or a shorter context")
