@@ -46,6 +46,7 @@ export function describeAdapter(info, features, limits) {
     features: [...features],
     limits,
     subgroupMinSize: features.has('subgroups') ? info.subgroupMinSize : 0,
+    languageFeatures: [...navigator.gpu.wgslLanguageFeatures],
   };
 }
 

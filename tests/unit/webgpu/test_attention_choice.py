@@ -6,11 +6,17 @@ import dataclasses
 
 import pytest
 
-from pageloom.backends.webgpu.device import DeviceInfo
+from pageloom.backends.webgpu.device import INTEGER_DOTS, DeviceInfo
 from pageloom.backends.webgpu.programs.attention_check import check_attention, decoder_form
 from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket, choose_attention, gpu_needs
-from pageloom.backends.webgpu.programs.attention_decode import SHORT_LENGTH, decode_tile, why_not_subgroups
+from pageloom.backends.webgpu.programs.attention_decode import (
+    SHORT_LENGTH,
+    decode_tile,
+    why_not_integer_dots,
+    why_not_subgroups,
+)
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm
+from pageloom.backends.webgpu.programs.elements import ElementKind
 from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.model.layer_ops import PagedAttention, Rope
 
@@ -27,6 +33,7 @@ LIMITS = {
 }
 GPU = DeviceInfo("acme", "plain", "Acme", "browser", "gpu", frozenset(), LIMITS)
 WITH_SUBGROUPS = dataclasses.replace(GPU, features=frozenset({"subgroups"}), subgroup_min_size=32)
+WITH_INTEGER_DOTS = dataclasses.replace(WITH_SUBGROUPS, language_features=frozenset({INTEGER_DOTS}))
 SMOLLM2 = PagedAttention(0, "qkv", "out", 9, 3, 64, 0.125, None)
 BUCKET = AttentionBucket(max_tokens=256, max_sequences=16, max_query_len=256, max_kv_len=2048)
 
@@ -119,6 +126,37 @@ def test_why_a_decode_does_without_subgroups(head_size: int, size: int, reason: 
     form = form_of(dataclasses.replace(SMOLLM2, head_size=head_size))
     assert reason in (why_not_subgroups(form, info) or "")
     assert decode_tile(form, info).template == "paged_attention/decode.wgsl.j2"
+
+
+@pytest.mark.parametrize(
+    ("key_kind", "value_kind", "dots"),
+    [
+        ("int8", "int8", (True, True)),
+        ("int4", "packed_f16", (True, False)),
+        ("f8", "int4", (False, True)),
+        ("packed_f16", "packed_f16", (False, False)),
+    ],
+)
+def test_integer_codes_are_met_by_products_of_bytes(
+    key_kind: ElementKind, value_kind: ElementKind, dots: tuple[bool, bool]
+) -> None:
+    form = dataclasses.replace(form_of(SMOLLM2), key_kind=key_kind, value_kind=value_kind, output_kind="packed_f16")
+    own = decode_tile(form, WITH_INTEGER_DOTS).own
+    assert (own["key_dots"], own["value_dots"]) == dots
+
+
+@pytest.mark.parametrize(
+    ("info", "output_kind", "reason"),
+    [
+        (WITH_SUBGROUPS, "packed_f16", "lacks packed_4x8_integer_dot_product"),
+        (WITH_INTEGER_DOTS, "f32", "not as exact as an output in float32"),
+    ],
+)
+def test_why_codes_are_made_numbers_first(info: DeviceInfo, output_kind: ElementKind, reason: str) -> None:
+    form = dataclasses.replace(form_of(SMOLLM2), key_kind="int8", value_kind="int8", output_kind=output_kind)
+    assert reason in (why_not_integer_dots(form, info) or "")
+    own = decode_tile(form, info).own
+    assert (own["key_dots"], own["value_dots"]) == (False, False)
 
 
 def test_a_large_batch_gives_a_workgroup_several_splits_and_a_small_one_does_not() -> None:

@@ -104,6 +104,7 @@ def device_info(described: Any) -> DeviceInfo:
         features=frozenset(info["features"]),
         limits=info["limits"],
         subgroup_min_size=info["subgroupMinSize"],
+        language_features=frozenset(info["languageFeatures"]),
     )
 
 

@@ -11,6 +11,7 @@ from pageloom.errors import InvalidArgument
 from pageloom.model.source import RangedSource
 
 AdapterClass = Literal["software", "gpu"]
+INTEGER_DOTS = "packed_4x8_integer_dot_product"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class DeviceInfo:
     limits: Mapping[str, int]
     subgroup_min_size: int = 0
     """Threads of the smallest subgroup that a shader may run in; 0 without the feature."""
+    language_features: frozenset[str] = frozenset()
+    """The extensions of WGSL that shaders may require, by their names there."""
 
     @property
     def has_f16(self) -> bool:
@@ -35,6 +38,11 @@ class DeviceInfo:
     @property
     def has_subgroups(self) -> bool:
         return "subgroups" in self.features
+
+    @property
+    def has_integer_dots(self) -> bool:
+        """Whether shaders may multiply and add four bytes at once."""
+        return INTEGER_DOTS in self.language_features
 
     @property
     def name(self) -> str:

@@ -24,6 +24,7 @@ from pageloom.backends.webgpu.native_adapters import (
     adapter_class,
     check_limits,
     choose_adapter,
+    language_features,
     subgroup_min_size,
     webgpu_limits,
 )
@@ -236,7 +237,8 @@ async def open_native_device(
 
     `prefer` allows only adapters of that class; without it a GPU comes before a software adapter. `adapter` allows only
     adapters whose summary contains that text, in any case. `limits` lowers limits by their WebGPU names (`info` then
-    shows the lowered ones; Dawn itself enforces none below WebGPU's defaults). `without_features` are not asked for.
+    shows the lowered ones; Dawn itself enforces none below WebGPU's defaults). `without_features`, of the device or of
+    WGSL, are not asked for.
     Raises `NotSupported` where no adapter is left, `InvalidArgument` for a limit that the adapter does not reach.
     """
     native_drivers.prepare_environment()
@@ -263,6 +265,7 @@ async def open_native_device(
         features=frozenset(handle.features),
         limits={**webgpu_limits(handle.limits), **lowered},
         subgroup_min_size=subgroup_min_size(chosen) if "subgroups" in handle.features else 0,
+        language_features=language_features() - set(without_features),
     )
     return NativeDevice(wgpu, handle, info)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pageloom.backends.webgpu.device import AdapterClass
+from pageloom.backends.webgpu.device import INTEGER_DOTS, AdapterClass
 from pageloom.errors import InvalidArgument, NotSupported
 
 # From most to least wanted. Dawn does not know what kind some GPUs are of.
@@ -58,6 +58,16 @@ def subgroup_min_size(adapter: Any) -> int:
     size = int(info.subgroupMinSize)
     lib.wgpuAdapterInfoFreeMembers(info[0])
     return size
+
+
+def language_features() -> frozenset[str]:
+    """The extensions of WGSL that the backend has a use for and Dawn has."""
+    # The package's own `wgsl_language_features` is always empty.
+    from wgpudawn.backends.dawn._ffi import lib  # noqa: PLC0415 - optional
+    from wgpudawn.backends.dawn._helpers import get_wgpu_instance  # noqa: PLC0415 - optional
+
+    instance, feature = get_wgpu_instance(), lib.WGPUWGSLLanguageFeatureName_Packed4x8IntegerDotProduct
+    return frozenset({INTEGER_DOTS} if lib.wgpuInstanceHasWGSLLanguageFeature(instance, feature) else ())
 
 
 def check_limits(lowered: Mapping[str, int], offered: Mapping[str, int]) -> None:

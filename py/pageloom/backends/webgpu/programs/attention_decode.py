@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pageloom.backends.webgpu.device import DeviceInfo
+from pageloom.backends.webgpu.device import INTEGER_DOTS, DeviceInfo
 from pageloom.backends.webgpu.program import ParameterValue
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm
 from pageloom.backends.webgpu.programs.attention_tiles import even_parts, wide_groups, workgroup_memory
@@ -28,6 +28,8 @@ SUBGROUPS_WORKGROUP = 128
 MAX_LANES = 32
 MAX_LOADS = 2
 """Loads of a K or V row by one thread: the query and the sums of as many channels stay in registers."""
+INTEGER_CODES = ("int8", "int4")
+"""Kinds of cache that can be met by products of bytes."""
 KEYS_PER_STEP = 8
 """Rows that a thread asks for at once; they lie in one block."""
 SHORT_SPLIT, LONG_SPLIT, SHORT_LENGTH = 64, 256, 1024
@@ -111,6 +113,16 @@ def _numbered_heads(form: AttentionForm) -> int:
     return 1 << (even_parts(form.group, HEADS) - 1).bit_length()
 
 
+def why_not_integer_dots(form: AttentionForm, info: DeviceInfo) -> str | None:
+    """The reason why a decode within subgroups cannot meet the codes of a quantised cache by products of bytes, or
+    None."""
+    if not info.has_integer_dots:
+        return f"the device lacks {INTEGER_DOTS}"
+    if form.output_kind == "f32":
+        return "queries and weights in 16 bits are not as exact as an output in float32"
+    return None
+
+
 def _row_loads(form: AttentionForm) -> list[int]:
     """Loads of a K row and of a V row."""
     return [form.head_size // 4 // wide_groups(kind) for kind in (form.key_kind, form.value_kind)]
@@ -131,6 +143,7 @@ def _subgroups_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
     teams = SUBGROUPS_WORKGROUP // lanes
     statistics = 2 * 4 * teams * heads
     sums = 4 * teams * form.head_size
+    dots = why_not_integer_dots(form, info) is None
     # Sums of all heads are joined at once where they fit, and one head after another where they do not.
     merged = next(
         merged for merged in (heads, 1) if merged == 1 or merged * sums + statistics <= workgroup_memory(info)
@@ -151,6 +164,8 @@ def _subgroups_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
             "short_split": short_split,
             "long_split": long_split,
             "short_length": SHORT_LENGTH,
+            "key_dots": dots and form.key_kind in INTEGER_CODES,
+            "value_dots": dots and form.value_kind in INTEGER_CODES,
         },
         takes_runs=True,
     )
