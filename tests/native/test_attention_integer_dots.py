@@ -18,7 +18,7 @@ from pageloom.backends.webgpu.operators import WebGpuOperators
 from pageloom.backends.webgpu.programs.attention import plan_attention
 from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket
 from pageloom.backends.webgpu.programs.attention_decode import (
-    KEYS_PER_STEP,
+    OF_CODES,
     decode_tile,
     partials_bytes,
     why_not_integer_dots,
@@ -66,7 +66,7 @@ class Codes:
             query = head_groups(form.kv_num_heads, self.query[sequence, :, None].astype(np.float64))
             attended = attend(query, keys, values, np.ones((1, 1, 1, length), bool), scale=1.0)
             of_key = HALF_UNIT * np.abs(query).max(-1) * np.abs(keys).sum(-1).max(-1, keepdims=True)
-            relative = np.expm1(2 * of_key) + KEYS_PER_STEP * HALF_UNIT + 2.0**-11
+            relative = np.expm1(2 * of_key) + OF_CODES.keys_per_step * HALF_UNIT + 2.0**-11
             largest = np.abs(values).max(axis=(-1, -2), keepdims=True)[..., 0]
             outputs[sequence] = attended.output.reshape(form.num_heads, -1)
             budgets[sequence] = (relative * largest + 1e-3 * 2.0**-11).reshape(form.num_heads, 1)

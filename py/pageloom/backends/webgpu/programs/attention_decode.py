@@ -24,18 +24,30 @@ PREFETCHED = 8
 """Values that a thread asks for at once."""
 REDUCE_WORKGROUP = 256
 
-SUBGROUPS_WORKGROUP = 128
 MAX_LANES = 32
 MAX_LOADS = 2
 """Loads of a K or V row by one thread: the query and the sums of as many channels stay in registers."""
 INTEGER_CODES = ("int8", "int4")
 """Kinds of cache that can be met by products of bytes."""
-KEYS_PER_STEP = 8
-"""Rows that a thread asks for at once; they lie in one block."""
-SHORT_SPLIT, LONG_SPLIT, SHORT_LENGTH = 64, 256, 1024
-"""Keys of a split of a sequence shorter than `SHORT_LENGTH`, and of a longer one."""
-FULL_GRID = 256
-"""Workgroups that keep a large GPU busy: more of them would each start anew where one could go on."""
+SHORT_LENGTH = 1024
+FULL_GRID = 2**15
+"""Threads that keep a large GPU busy: more of them would each start anew where one could go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubgroupsCut:
+    """How decodes within subgroups cut their work: `keys_per_step` rows, which lie in one block, are asked for at once;
+    splits of a sequence shorter than `SHORT_LENGTH` have `short_split` keys, those of a longer one `long_split`."""
+
+    workgroup_size: int
+    keys_per_step: int
+    short_split: int
+    long_split: int
+
+
+OF_FLOATS = SubgroupsCut(workgroup_size=128, keys_per_step=8, short_split=64, long_split=256)
+OF_CODES = SubgroupsCut(workgroup_size=64, keys_per_step=16, short_split=64, long_split=256)
+"""Where K and V are int8 or int4: rows are short, so more of them are on their way at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +83,8 @@ class DecodeTile:
         """Workgroups that share the splits of a sequence, of at most `splits`."""
         if not self.takes_runs:
             return splits
-        return min(splits, -(-FULL_GRID // (form.kv_num_heads * self.parts(form) * max_sequences)))
+        full_grid = FULL_GRID // self.workgroup_size
+        return min(splits, -(-full_grid // (form.kv_num_heads * self.parts(form) * max_sequences)))
 
     @property
     def split_parameters(self) -> dict[str, ParameterValue]:
@@ -140,7 +153,8 @@ def _subgroups_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
     lanes = _lanes(form, info)
     heads_per_group = even_parts(form.group, HEADS)
     heads = _numbered_heads(form)
-    teams = SUBGROUPS_WORKGROUP // lanes
+    cut = OF_CODES if {form.key_kind, form.value_kind} <= {*INTEGER_CODES} else OF_FLOATS
+    teams = cut.workgroup_size // lanes
     statistics = 2 * 4 * teams * heads
     sums = 4 * teams * form.head_size
     dots = why_not_integer_dots(form, info) is None
@@ -148,18 +162,18 @@ def _subgroups_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
     merged = next(
         merged for merged in (heads, 1) if merged == 1 or merged * sums + statistics <= workgroup_memory(info)
     )
-    step = teams * KEYS_PER_STEP
-    short_split, long_split = (-(-split // step) * step for split in (SHORT_SPLIT, LONG_SPLIT))
+    step = teams * cut.keys_per_step
+    short_split, long_split = (-(-split // step) * step for split in (cut.short_split, cut.long_split))
     return DecodeTile(
         template="paged_attention/decode_subgroups.wgsl.j2",
         heads_per_group=heads_per_group,
-        workgroup_size=SUBGROUPS_WORKGROUP,
+        workgroup_size=cut.workgroup_size,
         workgroup_bytes=merged * sums + statistics,
         short_split=short_split,
         long_split=long_split,
         own={
             "lanes": lanes,
-            "keys_per_step": KEYS_PER_STEP,
+            "keys_per_step": cut.keys_per_step,
             "merged": merged,
             "short_split": short_split,
             "long_split": long_split,
