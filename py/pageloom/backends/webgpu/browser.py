@@ -23,6 +23,7 @@ from pageloom.backends.webgpu.device import (
     check_range,
     in_background,
 )
+from pageloom.backends.webgpu.thread_order import usable_info
 from pageloom.errors import DeviceError, InvalidArgument
 from pageloom.model.source import RangedSource
 
@@ -122,6 +123,10 @@ class BrowserDevice:
     def info(self) -> DeviceInfo:
         return self._info
 
+    async def check_threads(self) -> None:
+        """Do without subgroups from now on where `thread_order` finds that programs cannot rely on them."""
+        self._info = await usable_info(self)
+
     def buffer(self, size: int, label: str = "") -> BrowserBuffer:
         if size < 0:
             raise InvalidArgument(f"a buffer's size is {size} bytes; it must not be negative", param="size")
@@ -210,7 +215,9 @@ async def open_browser_device(
     """
     options = {"prefer": prefer, "limits": dict(limits or {}), "withoutFeatures": list(without_features)}
     with typed_errors():
-        return BrowserDevice(await bridge.openGpu(to_js(options, dict_converter=Object.fromEntries)))
+        device = BrowserDevice(await bridge.openGpu(to_js(options, dict_converter=Object.fromEntries)))
+    await device.check_threads()
+    return device
 
 
 async def _arrival(promise: Any) -> bytes:

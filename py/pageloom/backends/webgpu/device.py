@@ -29,6 +29,8 @@ class DeviceInfo:
     """Threads of the smallest subgroup that a shader may run in; 0 without the feature."""
     language_features: frozenset[str] = frozenset()
     """The extensions of WGSL that shaders may require, by their names there."""
+    subgroups_refused: str = ""
+    """Why the device does without subgroups that its adapter has; "" where it uses them, or has none."""
 
     @property
     def has_f16(self) -> bool:

@@ -38,6 +38,7 @@ from pageloom.backends.webgpu.native_commands import (
     ResolvedCopy,
 )
 from pageloom.backends.webgpu.native_staging import Staged, StagingPool
+from pageloom.backends.webgpu.thread_order import usable_info
 from pageloom.errors import DeviceError, DeviceLost, InvalidArgument, NotSupported, OutOfMemory
 from pageloom.model.source import RangedSource
 
@@ -62,6 +63,10 @@ class NativeDevice:
     @property
     def info(self) -> DeviceInfo:
         return self._info
+
+    async def check_threads(self) -> None:
+        """Do without subgroups from now on where `thread_order` finds that programs cannot rely on them."""
+        self._info = await usable_info(self)
 
     def buffer(self, size: int, label: str = "") -> NativeBuffer:
         self._check_present()
@@ -267,7 +272,9 @@ async def open_native_device(
         subgroup_min_size=subgroup_min_size(chosen) if "subgroups" in handle.features else 0,
         language_features=language_features() - set(without_features),
     )
-    return NativeDevice(wgpu, handle, info)
+    device = NativeDevice(wgpu, handle, info)
+    await device.check_threads()
+    return device
 
 
 def _resolved(command: Any) -> ResolvedCopy:

@@ -11,17 +11,17 @@ from pageloom.attention.paged.check import PagedAttentionShape, check_shapes
 from pageloom.attention.paged.host_values import check_lengths, check_metadata
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.attention.tensors import Tensor, TensorInfo
-from pageloom.attention.tiers import Explanation
 from pageloom.backends.webgpu.device import Device, Dispatch
 from pageloom.backends.webgpu.operators.call import Call
 from pageloom.backends.webgpu.operators.direct import plan_direct
 from pageloom.backends.webgpu.operators.forms import Bounds, attention_bucket, attention_form, query_bytes
 from pageloom.backends.webgpu.operators.gather import dense_bytes, plan_gather_then_flash
 from pageloom.backends.webgpu.operators.operands import DeviceTensor, Operand, as_operand
-from pageloom.backends.webgpu.operators.tiers import Tier, choose_tier
+from pageloom.backends.webgpu.operators.tiers import Tier, WebGpuExplanation, choose_tier
 from pageloom.backends.webgpu.operators.workspace import Workspace, check_binding, why_not_bind
 from pageloom.backends.webgpu.program import PlannedDispatch, Programs
 from pageloom.backends.webgpu.programs.attention_choice import why_not_gpu
+from pageloom.backends.webgpu.programs.attention_decode import decodes_without
 from pageloom.errors import InvalidArgument, NotSupported, PageloomError
 
 ALIASES = {"key_cache_out": "key_cache", "value_cache_out": "value_cache"}
@@ -42,7 +42,7 @@ class RecordedPagedAttention:
         commands: Sequence[Dispatch],
         inputs: dict[str, DeviceTensor],
         outputs: dict[str, DeviceTensor],
-        explanation: Explanation[Tier],
+        explanation: WebGpuExplanation,
     ) -> None:
         self._device = device
         self._workspace = workspace
@@ -77,8 +77,9 @@ class WebGpuPagedAttention:
         self._programs = programs
         self.spec = spec
 
-    def explain(self, *, tier: Tier | None = None, log_sum_exp: bool = False, **inputs: Any) -> Explanation[Tier]:
-        """The tier that would run such a call, and the reason against every faster one. Raises as `run` does."""
+    def explain(self, *, tier: Tier | None = None, log_sum_exp: bool = False, **inputs: Any) -> WebGpuExplanation:
+        """The tier that would run such a call, the reason against every faster one, and what its decodes do without.
+        Raises as `run` does."""
         shape, bounds, _ = self._checked(inputs)
         return self._explained(shape, bounds, tier, log_sum_exp)
 
@@ -180,7 +181,7 @@ class WebGpuPagedAttention:
 
     def _explained(
         self, shape: PagedAttentionShape, bounds: Bounds, tier: Tier | None, log_sum_exp: bool
-    ) -> Explanation[Tier]:
+    ) -> WebGpuExplanation:
         form = attention_form(self._device.info, self.spec, shape, log_sum_exp=log_sum_exp)
         why_not: dict[Tier, str | None] = {
             "direct-gpu": f"v_head_size is {shape.v_head_size}; its programs take multiples of 8"
@@ -189,7 +190,9 @@ class WebGpuPagedAttention:
             "direct-software": why_not_bind(self._device, {"query in f32": query_bytes(self.spec, shape)}),
             "gather-then-flash": why_not_bind(self._device, dense_bytes(self.spec, shape, bounds)),
         }
-        return choose_tier(self._device.info, why_not, tier)
+        chosen = choose_tier(self._device.info, why_not, tier)
+        without = decodes_without(form, self._device.info) if chosen.tier == "direct-gpu" else {}
+        return WebGpuExplanation(chosen.tier, chosen.reasons, without)
 
 
 def _plan(call: Call, tier: Tier, bounds: Bounds) -> list[PlannedDispatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pageloom.attention.tiers import Explanation, fastest
@@ -17,6 +18,14 @@ TIERS: tuple[Tier, ...] = ("direct-gpu", "direct-software", "gather-then-flash")
 - direct-software: a thread for each token and few heads over the pages in place, without barriers;
 - gather-then-flash: the pages are first copied to dense tensors.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class WebGpuExplanation(Explanation[Tier]):
+    """Besides the tier: what decodes of direct-gpu do without that would make them faster ("subgroups", or within
+    these "integer dots"), and why."""
+
+    decodes_without: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose_tier(info: DeviceInfo, why_not: Mapping[Tier, str | None], forced: Tier | None) -> Explanation[Tier]:

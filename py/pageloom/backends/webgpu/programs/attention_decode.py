@@ -104,7 +104,7 @@ def decode_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
 def why_not_subgroups(form: AttentionForm, info: DeviceInfo) -> str | None:
     """The reason why a decode cannot exchange scores within subgroups, or None."""
     if not info.subgroup_min_size:
-        return "the device lacks subgroups"
+        return info.subgroups_refused or "the device lacks subgroups"
     if form.latent:
         return "rows of a latent cache are too long for the registers of a subgroup"
     lanes, rows = _lanes(form, info), _row_loads(form)
@@ -134,6 +134,16 @@ def why_not_integer_dots(form: AttentionForm, info: DeviceInfo) -> str | None:
     if form.output_kind == "f32":
         return "queries and weights in 16 bits are not as exact as an output in float32"
     return None
+
+
+def decodes_without(form: AttentionForm, info: DeviceInfo) -> dict[str, str]:
+    """What would make decodes faster, and the reason why they do without it."""
+    if (reason := why_not_subgroups(form, info)) is not None:
+        return {"subgroups": reason}
+    has_codes = not {form.key_kind, form.value_kind}.isdisjoint(INTEGER_CODES)
+    if has_codes and (reason := why_not_integer_dots(form, info)) is not None:
+        return {"integer dots": reason}
+    return {}
 
 
 def _row_loads(form: AttentionForm) -> list[int]:
