@@ -60,7 +60,7 @@ def test_a_batch_runs_there_and_the_views_show_what_the_worker_does(page: Page) 
     expect(page.locator("#status")).to_contain_text(MODEL)
     assert not [worker for worker in page.workers if "worker" in worker.url]
     batch = show(page, "Batch")
-    batch.get_by_role("textbox", name="Rows").fill("\n".join(["word", *(f"w{row}" for row in range(40))]))
+    batch.get_by_role("textbox", name="Rows").fill("\n".join(["n,word", *(f"{n},w{n}" for n in range(40))]))
     batch.get_by_label("Template", exact=True).fill("Say {word}")
     batch.get_by_label("Most tokens").fill("4")
     batch.get_by_role("button", name=re.compile("^Run 40 rows")).click()
@@ -116,6 +116,7 @@ def test_the_operators_are_checked_on_the_worker_and_the_result_can_be_compared(
     expect(view.get_by_text("1 case came out otherwise in theirs.json")).to_be_visible()
     expect(view.get_by_role("listitem").filter(has_text=exported["cases"][0]["name"])).to_contain_text("failed")
     view.get_by_label("Run on").select_option(label="this tab")
+    view.get_by_label("Cases with").fill("")
     expect(view.get_by_role("button", name=re.compile("^Run [1-9]"))).to_be_enabled()
 
 

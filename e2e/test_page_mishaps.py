@@ -63,10 +63,10 @@ def loaded(page: Page) -> None:
 def start_batch(page: Page, rows: int) -> Locator:
     page.get_by_role("tab", name="Batch").click()
     batch = page.get_by_role("tabpanel", name="Batch")
-    batch.get_by_role("textbox", name="Rows").fill("\n".join(["word", *(f"w{row}" for row in range(rows))]))
+    batch.get_by_role("textbox", name="Rows").fill("\n".join(["n,word", *(f"{n},w{n}" for n in range(rows))]))
     batch.get_by_label("Template", exact=True).fill("Say {word}")
     batch.get_by_label("Most tokens").fill("100")
-    batch.get_by_role("button", name=re.compile("^Run ")).click()
+    batch.get_by_role("button", name=re.compile(r"^Run \d+ rows")).click()
     expect(page.locator("#status div").filter(has_text="Running").locator("dd")).not_to_have_text("0")
     return batch
 

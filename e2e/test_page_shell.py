@@ -157,7 +157,7 @@ def test_input_waits_for_nothing_while_sixteen_sequences_decode(page: Page) -> N
       }).observe({ type: 'longtask' });
     }""")
     batch = show(page, "Batch")
-    batch.get_by_role("textbox", name="Rows").fill("\n".join(["word", *(f"w{row}" for row in range(60))]))
+    batch.get_by_role("textbox", name="Rows").fill("\n".join(["n,word", *(f"{n},w{n}" for n in range(60))]))
     batch.get_by_label("Template", exact=True).fill("Say {word}")
     batch.get_by_label("Most tokens").fill("300")
 
