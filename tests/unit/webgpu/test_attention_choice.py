@@ -10,7 +10,10 @@ from pageloom.backends.webgpu.device import INTEGER_DOTS, DeviceInfo
 from pageloom.backends.webgpu.programs.attention_check import check_attention, decoder_form
 from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket, choose_attention, gpu_needs
 from pageloom.backends.webgpu.programs.attention_decode import (
+    OF_CODES,
+    OF_FLOATS,
     SHORT_LENGTH,
+    SubgroupsCut,
     decode_tile,
     why_not_integer_dots,
     why_not_subgroups,
@@ -157,6 +160,21 @@ def test_why_codes_are_made_numbers_first(info: DeviceInfo, output_kind: Element
     assert reason in (why_not_integer_dots(form, info) or "")
     own = decode_tile(form, info).own
     assert (own["key_dots"], own["value_dots"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("key_kind", "value_kind", "cut"),
+    [("int8", "int4", OF_CODES), ("int8", "packed_f16", OF_FLOATS), ("packed_f16", "packed_f16", OF_FLOATS)],
+)
+def test_decodes_are_cut_for_codes_only_where_keys_and_values_are_codes(
+    key_kind: ElementKind, value_kind: ElementKind, cut: SubgroupsCut
+) -> None:
+    form = dataclasses.replace(form_of(SMOLLM2), key_kind=key_kind, value_kind=value_kind, output_kind="packed_f16")
+    tile = decode_tile(form, WITH_INTEGER_DOTS)
+    assert (tile.workgroup_size, tile.own["keys_per_step"]) == (cut.workgroup_size, cut.keys_per_step)
+    teams = cut.workgroup_size // int(tile.own["lanes"])
+    for split in (tile.short_split, tile.long_split):
+        assert split % (teams * cut.keys_per_step) == 0  # a split is a number of whole steps
 
 
 def test_a_large_batch_gives_a_workgroup_several_splits_and_a_small_one_does_not() -> None:
