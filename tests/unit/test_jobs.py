@@ -2,6 +2,7 @@
 
 import pytest
 
+from pageloom.answer_form import AnswerForm
 from pageloom.engine.events import Completion, Timings, TokenLogprob, Usage
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import InvalidArgument
@@ -34,11 +35,41 @@ def test_sampling_fields_are_read_and_override_the_defaults():
         {"prompt": "Hi", "raw": True, "temperature": 0.25, "stop": ["a", "b"], "stop_token_ids": [2]},
         {"messages": [{"role": "user", "content": "Hi"}], "logit_bias": {"12": 1.5}, "logprobs": 0},
         {"prompt_ids": [1, 2], "max_tokens": 3, "ignore_eos": True},
+        {"prompt": "a", "choices": ["b", "c"], "temperature": 0.5},
+        {"prompt": "a", "response_format": {"type": "json_object"}},
     ],
 )
 def test_a_job_written_out_is_read_as_the_same_job(fields):
     job = parse_job(5, fields)
     assert parse_job(5, job.to_fields()) == job
+
+
+def test_the_form_of_an_answer_is_read_and_a_classification_takes_no_defaults():
+    job = parse_job(0, {"prompt": "a", "choices": ["b", "c"], "max_tokens": 3}, {"temperature": 1.0, "top_p": 0.5})
+    assert job.form.choices == ("b", "c")
+    assert job.sampling == SamplingParams(max_tokens=3)
+    assert parse_job(0, {"prompt": "a", "response_format": {"type": "text"}}).form == AnswerForm()
+    assert parse_job(0, {"prompt": "a", "response_format": {"type": "json_object"}}).form.grammar is not None
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"choices": "ab"}, "choices"),
+        ({"choices": []}, "choices"),
+        ({"choices": ["a"] * 257}, "choices"),
+        ({"choices": ["a", ""]}, "choices[1]"),
+        ({"choices": ["a", "b", "a"]}, "choices[2]"),
+        ({"choices": ["\ud800"]}, "choices[0]"),
+        ({"choices": ["a"], "logprobs": 1}, "logprobs"),
+        ({"choices": ["a"], "response_format": {"type": "text"}}, "response_format"),
+        ({"response_format": {"type": "json_object"}, "ignore_eos": True}, "ignore_eos"),
+    ],
+)
+def test_forms_that_cannot_be_or_contradict_the_sampling_are_refused(fields, param):
+    with pytest.raises(InvalidArgument) as caught:
+        parse_job(0, {"prompt": "a", **fields})
+    assert caught.value.param == param
 
 
 def test_a_result_row_has_the_ids_the_usage_and_openais_logprobs():
