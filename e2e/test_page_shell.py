@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -158,11 +159,12 @@ def test_input_waits_for_nothing_while_sixteen_sequences_decode(page: Page) -> N
     }""")
     batch = show(page, "Batch")
     batch.get_by_role("textbox", name="Rows").fill("\n".join(["n,word", *(f"{n},w{n}" for n in range(60))]))
-    batch.get_by_label("Template", exact=True).fill("Say {word}")
     batch.get_by_label("Most tokens").fill("300")
+    turns = itertools.count()
 
     def longest() -> float:
         show(page, "Batch")
+        batch.get_by_label("Template", exact=True).fill(f"Say {{word}}, {next(turns)}")
         batch.get_by_role("button", name=re.compile("^Run 60 rows")).click()
         running = page.locator("#status div").filter(has_text="Running").locator("dd")
         expect(running).to_have_text(re.compile("^(1[6-9]|[2-9][0-9])$"), timeout=LOADING_MS)
