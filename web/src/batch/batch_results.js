@@ -141,7 +141,7 @@ export class BatchResults {
     const isEmpty = this.#run.rows.length === 0;
     this.#empty.hidden = !isEmpty;
     this.#grid.element.hidden = this.#detail.element.hidden = isEmpty;
-    if (this.#orderIsStale) this.#grid.setRows(this.#arranged());
+    if (this.#orderIsStale) this.#grid.setRows(this.#arranged(), this.#run.rows.length);
     else this.#grid.refresh();
     if (this.#detailIsStale) this.#detail.show(this.#settings, readiness.why);
     this.#orderIsStale = this.#detailIsStale = false;

@@ -30,14 +30,10 @@ const STATES = ['failed', 'stopped', 'cut off', 'running', 'waiting', 'outdated'
  * @returns {Column[]}
  */
 export function columnsOf(inputs, settings) {
-  const fields = fieldsOf(settings);
   return [
     { title: '#', kind: 'index', rem: 3, grow: 0, text: (row) => `${row.index + 1}`, by: (row) => row.index },
-    ...inputs.map((name) => textColumn(name, 'input', 8, 1.5, (row) => row.values[name] ?? '')),
-    ...(fields.length > 0
-      ? fields.map((name) => textColumn(name, 'field', 7, 1, (row) => fieldText(row, name)))
-      : [textColumn(settings.mode === 'choices' ? 'Label' : 'Answer', 'output', 12, 3, answerText)]),
-    ...(settings.mode === 'choices' ? [barsColumn()] : []),
+    ...inputs.map((name) => textColumn(name, 'input', 8, 2, (row) => row.values[name] ?? '')),
+    ...answerColumns(settings),
     {
       title: 'State',
       kind: 'state',
@@ -46,11 +42,30 @@ export function columnsOf(inputs, settings) {
       text: stateOf,
       by: (row) => STATES.indexOf(stateOf(row)),
     },
-    numberColumn('Tokens', tokensOf, (tokens) => `${tokens}`),
+    ...(settings.mode === 'choices' ? [] : [numberColumn('Tokens', tokensOf, (tokens) => `${tokens}`)]),
     numberColumn('Time', ({ live, outcome }) => (live ? null : (outcome?.seconds ?? null)), durationInWords),
-    numberColumn('Tokens/s', rateOf, (rate) => rate.toFixed(1), 5.25),
+    ...(settings.mode === 'text' ? [numberColumn('Tokens/s', rateOf, (rate) => rate.toFixed(1), 5.25)] : []),
   ];
 }
+
+/**
+ * @param {Settings} settings
+ * @returns {Column[]}
+ */
+function answerColumns(settings) {
+  if (settings.mode === 'choices') return [textColumn('Label', 'output', 7, 1, answerText), barsColumn()];
+  const fields = fieldsOf(settings);
+  if (fields.length === 0) return [textColumn('Answer', 'output', 12, 3, answerText)];
+  return fields.map((name, index) =>
+    // Until the fields are there, the first of them shows the text in which they come.
+    textColumn(name, 'field', 6.5, 1, (row) =>
+      index === 0 && !hasFields(row) ? answerText(row) : fieldText(row, name),
+    ),
+  );
+}
+
+/** @param {BatchRow} row */
+const hasFields = ({ live, outcome }) => !live && outcome?.value !== undefined;
 
 /**
  * What an answer is so far: while it comes, its end; where it failed, why.
@@ -66,7 +81,7 @@ export function answerText({ live, outcome }) {
  * @param {string} name
  */
 function fieldText(row, name) {
-  return fieldOf(row.live ? null : row.outcome, name);
+  return hasFields(row) ? fieldOf(row.outcome, name) : '';
 }
 
 /**
@@ -105,7 +120,7 @@ function likeliest({ live, outcome }) {
  * @param {number} [rem]
  * @returns {Column}
  */
-function numberColumn(title, value, words, rem = 4.5) {
+function numberColumn(title, value, words, rem = 4.25) {
   /** @param {BatchRow} row */
   const text = (row) => {
     const number = value(row);

@@ -1,18 +1,33 @@
 /**
  * Batches to begin with.
  * @import {Settings} from './answer.js'
- * @import {Reading} from './table_text.js'
  */
 
 import { button, element } from '../dom.js';
 import { FIRST_SETTINGS } from './answer.js';
 import { schemaOf } from './schema.js';
 
-/** @typedef {{title: string, words: string, settings: Settings, text: string, reading: Reading}} Example */
+/** @typedef {{title: string, words: string, settings: Settings, text: string}} Example */
 
 const COUNTRIES =
   'France Japan Kenya Peru Norway Egypt Canada India Spain Chile Ghana Italy Cuba Nepal Austria Iran Greece Poland Sweden Iraq';
 
+/** Small models do as they are shown. */
+const REVIEW_TEMPLATE = `Text: I loved it.
+Answer: positive
+
+Text: It was awful.
+Answer: negative
+
+Text: {review}
+Answer:`;
+const MAIL_TEMPLATE = `Take customer, item, count and city from the mail.
+
+Mail: Two red cups to Rome, please. Leo Rossi
+JSON: {{"customer": "Leo Rossi", "item": "red cup", "count": 2, "city": "Rome"}}
+
+Mail: {mail}
+JSON:`;
 const REVIEWS = `review
 The soup was cold and the waiter rude.
 Best bread in town, I come back every week.
@@ -50,26 +65,24 @@ const EXAMPLES = [
     words: 'A list of countries, one question.',
     settings: { ...FIRST_SETTINGS, template: 'What is the capital of {country}?', maxTokens: 24 },
     text: COUNTRIES.replaceAll(' ', '\n'),
-    reading: { format: 'list', header: false },
   },
   {
     title: 'Sort 20 reviews',
     words: 'One of your labels for each row, with probabilities.',
     settings: {
       ...FIRST_SETTINGS,
-      template: 'Is this review positive or negative?\n\n{review}',
+      template: REVIEW_TEMPLATE,
       mode: 'choices',
       labels: 'positive\nnegative',
     },
     text: REVIEWS,
-    reading: { format: 'csv', header: true },
   },
   {
     title: 'Take fields from 6 mails',
     words: 'JSON in your shape, a column for each field.',
     settings: {
       ...FIRST_SETTINGS,
-      template: 'Who orders how many of what, and for which city?\n\n{mail}',
+      template: MAIL_TEMPLATE,
       mode: 'json',
       schema: schemaOf([
         { name: 'customer', type: 'text', choices: [] },
@@ -80,7 +93,6 @@ const EXAMPLES = [
       maxTokens: 96,
     },
     text: MAILS,
-    reading: { format: 'csv', header: true },
   },
 ];
 

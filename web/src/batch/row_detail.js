@@ -159,7 +159,9 @@ function answerOf({ live, outcome }, { mode }) {
   const notes = [];
   if (outcome.state === 'cut off') {
     const json = mode === 'json' ? 'before the JSON was whole' : 'there';
-    notes.push(element('p', { class: 'note' }, `It had the most tokens it may have and ends ${json}. Allow more.`));
+    notes.push(
+      element('p', { class: 'note' }, `It had the most tokens it may have and ends ${json}. Allow more tokens.`),
+    );
   }
   if (outcome.probabilities) return [barList(outcome.probabilities), ...notes];
   if (outcome.value !== undefined && outcome.value !== null && typeof outcome.value === 'object') {

@@ -79,9 +79,13 @@ export class RowGrid {
     this.refresh();
   }
 
-  /** @param {BatchRow[]} rows  In the order in which they show. */
-  setRows(rows) {
+  /**
+   * @param {BatchRow[]} rows  In the order in which they show.
+   * @param {number} total  With those that do not: the table keeps the height that they need.
+   */
+  setRows(rows, total) {
     this.#rows = rows;
+    this.#scroller.style.setProperty('--count', String(total));
     this.#scroller.setAttribute('aria-rowcount', String(rows.length + 1));
     this.refresh();
   }

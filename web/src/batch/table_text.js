@@ -45,6 +45,7 @@ export function detect(text, names) {
   ])) {
     const cells = parseCells(trimmed, delimiter);
     const [first = []] = cells;
+    if (format === 'tsv' && first.length === 1) continue;
     const asked = names.length > 0 && names.every((name) => first.some((cell) => cell.trim() === name));
     if (asked) return { format, header: true };
     const regular = first.length > 1 && cells.length > 1 && cells.every(({ length }) => length === first.length);
