@@ -9,7 +9,7 @@ import { invalidArgument } from './errors.js';
 import { chooseAdapter, describeAdapter, limitsOf } from './gpu_adapter.js';
 import { fileName, lookUp, urlOf } from './model_file.js';
 import { servesRanges } from './sources.js';
-import { freeBytes, openModel } from './storage.js';
+import { hasRoom, openModel } from './storage.js';
 
 /**
  * The Python side, `pageloom.tab.inspect`; what crosses is JSON text.
@@ -29,13 +29,12 @@ import { freeBytes, openModel } from './storage.js';
  * @returns {Promise<{inspected: Inspected, inspection: Inspection | null}>}
  */
 export async function inspectChoice(choice, root, booting) {
-  const [python, { source, ...file }, adapter, room] = await Promise.all([
+  const [python, { source, ...file }, adapter] = await Promise.all([
     booting,
     locate(choice, root),
     chooseAdapter(null),
-    freeBytes(),
   ]);
-  const told = { ...file, room, needs_room: !('stored' in choice) && file.done < file.size };
+  const told = { ...file, has_room: 'stored' in choice || (await hasRoom(file.size - file.done)) };
   if (!source) return { inspected: { ...told, facts: null, refusal: null }, inspection: null };
   const described = describeAdapter(adapter.info, adapter.features, limitsOf(adapter.limits));
   const inspection = await python.pyimport('pageloom.tab.inspect').inspect(source, described);

@@ -8,7 +8,7 @@
 import { openSource } from './bridge.js';
 import { askServer, cannotFetch, downloadOf } from './download.js';
 import { invalidArgument, PageloomError } from './errors.js';
-import { findModel, freeBytes, isSameFile, isWhole, openModel, storeModel } from './storage.js';
+import { findModel, hasRoom, isFull, isSameFile, isWhole, openModel, storeModel } from './storage.js';
 
 /**
  * @typedef {object} ModelFile
@@ -55,11 +55,16 @@ export function urlOf(choice, root) {
 export async function keepFile(blob, name, onProgress) {
   const modified = blob instanceof File ? blob.lastModified : 0;
   const identity = { id: `file:${name}:${blob.size}:${modified}`, name, size: blob.size, validator: null, url: null };
-  const refusal = await roomRefusal(name, blob.size);
-  if (refusal) return { stored: null, warnings: [refusal] };
+  const refused = { stored: null, warnings: [noRoom(name)] };
+  if (!(await hasRoom(blob.size))) return refused;
   const open = async () => ({ stream: blob.stream(), start: 0 });
-  const stored = await storeModel(identity, open, (done) => onProgress({ stage: 'store', done, total: blob.size }));
-  return { stored, warnings: [] };
+  try {
+    const stored = await storeModel(identity, open, (done) => onProgress({ stage: 'store', done, total: blob.size }));
+    return { stored, warnings: [] };
+  } catch (error) {
+    if (isFull(error)) return refused;
+    throw error;
+  }
 }
 
 /**
@@ -84,23 +89,30 @@ async function openUrl(url, store, onProgress) {
   const { copy, file } = await lookUp(url);
   if (copy && !file) return openStored(copy.key);
   if (!file) throw cannotFetch(url, 'the server did not answer');
-  const refusal = await roomRefusal(name, file.size - (copy?.done ?? 0));
-  if (refusal) return { name, source: await openSource(url), stored: null, warnings: [refusal], keep: null };
+  const unkept = async () => ({
+    name,
+    source: await openSource(url),
+    stored: null,
+    warnings: [noRoom(name)],
+    keep: null,
+  });
+  if (!(await hasRoom(file.size - (copy?.done ?? 0)))) return unkept();
   /** @type {string[]} */
   const warnings = [];
   const open = downloadOf(url, file);
-  const key = await storeModel(
-    { id: url, name, url, ...file },
-    async (done) => {
-      const opened = await open(done);
-      if (opened.start < done) warnings.push(`${new URL(url).host} sends no parts of files: the download began anew`);
-      return opened;
-    },
-    (done) => onProgress({ stage: 'download', done, total: file.size }),
-  ).catch((error) => {
+  const openRest = async (/** @type {number} */ done) => {
+    const opened = await open(done);
+    if (opened.start < done) warnings.push(`${new URL(url).host} sends no parts of files: the download began anew`);
+    return opened;
+  };
+  const onBytes = (/** @type {number} */ done) => onProgress({ stage: 'download', done, total: file.size });
+  try {
+    const key = await storeModel({ id: url, name, url, ...file }, openRest, onBytes);
+    return { ...(await openStored(key)), warnings };
+  } catch (error) {
+    if (isFull(error)) return unkept();
     throw error instanceof TypeError ? interrupted(name) : error;
-  });
-  return { ...(await openStored(key)), warnings };
+  }
 }
 
 /**
@@ -126,16 +138,9 @@ export function fileName(url) {
   }
 }
 
-/**
- * Why a file is not kept, or null.
- * @param {string} name
- * @param {number} size
- */
-async function roomRefusal(name, size) {
-  const room = await freeBytes();
-  if (size <= room) return null;
-  const [needed, left] = [size, room].map((bytes) => `${Math.round(bytes / 1e6)} MB`);
-  return `${name} is not kept in this browser: it takes ${needed} and the browser has room for ${left}`;
+/** @param {string} name */
+function noRoom(name) {
+  return `${name} is not kept in this browser, which has no room for it: it has to be read from its source the next time`;
 }
 
 /** @param {string} name */

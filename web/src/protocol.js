@@ -199,8 +199,7 @@
  * @property {string} name
  * @property {number} size  Bytes of the file.
  * @property {number} done  Of those, what is kept in this browser.
- * @property {number} room  Bytes that the browser will still keep.
- * @property {boolean} needs_room  Whether a copy has still to be made, if one is wanted.
+ * @property {boolean} has_room  Whether the browser would keep the rest.
  * @property {ModelFacts | null} facts  Null where there is a refusal, or where the server sends no parts of files.
  * @property {ErrorObject | null} refusal  Why this model cannot run here.
  *

@@ -7,6 +7,7 @@
 import { invalidArgument } from './errors.js';
 
 const FOLDER = 'pageloom-models';
+const PROBE = 'probe';
 const KEY = /^[0-9a-f]{24}$/;
 const CHUNK_BYTES = 4 * 1024 * 1024;
 
@@ -30,6 +31,11 @@ async function folder() {
   return root.getDirectoryHandle(FOLDER, { create: true });
 }
 
+/** Null where the browser keeps nothing, as in some private windows. */
+async function allowedFolder() {
+  return folder().catch(() => null);
+}
+
 /** @param {string} id */
 async function keyOf(id) {
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(id));
@@ -43,12 +49,31 @@ function checkKey(key) {
 }
 
 /**
- * Bytes that the browser will still keep for this page.
- * @returns {Promise<number>}
+ * Whether the browser would keep so many bytes more. It is asked for them: Chromium's estimate always has 10 GiB left.
+ * @param {number} bytes
  */
-export async function freeBytes() {
-  const { quota = 0, usage = 0 } = await navigator.storage.estimate();
-  return Math.max(0, quota - usage);
+export async function hasRoom(bytes) {
+  const directory = await allowedFolder();
+  if (!directory) return false;
+  return withWriteLock(PROBE, {}, async () => {
+    const access = await (await directory.getFileHandle(`${PROBE}.gguf`, { create: true })).createSyncAccessHandle();
+    try {
+      access.truncate(bytes);
+      // Chromium throws where there is no room, but in private windows leaves the file as it is and says nothing.
+      return access.getSize() === bytes;
+    } catch (error) {
+      if (isFull(error)) return false;
+      throw error;
+    } finally {
+      access.close();
+      await removeFile(directory, `${PROBE}.gguf`);
+    }
+  });
+}
+
+/** @param {unknown} error */
+export function isFull(error) {
+  return error instanceof DOMException && error.name === 'QuotaExceededError';
 }
 
 /** @param {StoredCopy} copy */
@@ -90,7 +115,8 @@ export async function listModels() {
  * @param {string} id
  */
 export async function findModel(id) {
-  return readCopy(await folder(), await keyOf(id));
+  const directory = await allowedFolder();
+  return directory && readCopy(directory, await keyOf(id));
 }
 
 /**
@@ -147,8 +173,7 @@ export async function storeModel(identity, open, onBytes) {
         onBytes,
       );
     } catch (error) {
-      const full = error instanceof DOMException && error.name === 'QuotaExceededError';
-      if (full || !identity.url) await discard(key);
+      if (isFull(error) || !identity.url) await discard(key);
       throw error;
     }
     await writeText(record, JSON.stringify({ ...identity, stored: new Date().toISOString() }));
@@ -182,7 +207,10 @@ async function writeStream(handle, stream, start, identity, onBytes) {
     let done = start;
     for await (const chunk of stream) {
       for (let first = 0; first < chunk.length; first += CHUNK_BYTES) {
-        done += access.write(chunk.subarray(first, first + CHUNK_BYTES), { at: done });
+        const part = chunk.subarray(first, first + CHUNK_BYTES);
+        // Chromium's private windows return nonsense where others throw.
+        if (access.write(part, { at: done }) !== part.length) throw new DOMException('no room', 'QuotaExceededError');
+        done += part.length;
       }
       onBytes(done);
     }

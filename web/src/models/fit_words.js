@@ -75,11 +75,11 @@ export function memoryInWords({ weights }, { num_bytes, num_blocks, block_size, 
  * Why no copy would be kept; empty where there is room.
  * @param {Inspected} inspected
  */
-export function roomInWords({ name, size, done, room, needs_room }) {
-  if (!needs_room || size - done <= room) return '';
+export function roomInWords({ name, size, done, has_room }) {
+  if (has_room) return '';
   return (
-    `This browser will keep ${bytesInWords(room)} more and ${name} takes ${bytesInWords(size - done)}: it is not kept, ` +
-    'and read from its source each time. Removing kept models makes room.'
+    `This browser has no room for the ${bytesInWords(size - done)} that are to come of ${name}: it is not kept, and read ` +
+    'from its source each time. Removing kept models makes room.'
   );
 }
 

@@ -72,7 +72,7 @@ export class StoredList {
   async #showRoom() {
     const { quota = 0, usage = 0 } = await navigator.storage.estimate();
     const lasting = await navigator.storage.persisted();
-    const kept = `This browser has room for ${bytesInWords(Math.max(0, quota - usage))} more`;
+    const kept = `By its own estimate this browser has room for ${bytesInWords(Math.max(0, quota - usage))} more`;
     this.#room.textContent = lasting
       ? `${kept}, and keeps it until you remove it.`
       : `${kept}. It may clear it when the disk runs full.`;
