@@ -13,6 +13,7 @@ import markupsafe
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from e2e.visit import Visit, begin_visit
 from pageloom.commands.browser import browser_flags, find_browser
 from pageloom.commands.page_files import DEFAULT_MODEL, find_page
 from pageloom.commands.page_server import PageServer, serving
@@ -76,6 +77,14 @@ def tiny_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     model = write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
     with serving(PageServer({"": find_page(), "model": model})) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def visit(chromium: Browser, tiny_page: PageServer) -> Iterator[Visit]:
+    """For tests that leave the page as useful as they found it."""
+    page = chromium.new_page(service_workers="block")
+    yield begin_visit(page, tiny_page.url)
+    page.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from pageloom.commands.page_server import PageServer
+from e2e.visit import VIEWS, Visit
 
-LOADING_MS = 180_000
-VIEWS = ("Models", "Batch", "Chat", "See inside", "Operators")
 AXE = Path(__file__).resolve().parents[1] / "node_modules" / "axe-core" / "axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
@@ -20,18 +17,9 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def page(chromium: Browser, tiny_page: PageServer) -> Iterator[Page]:
-    """The page with a model and a batch of twenty answers."""
-    page = chromium.new_page(service_workers="block", reduced_motion="reduce")
-    page.goto(tiny_page.url)
-    page.evaluate(AXE.read_text())
-    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
-    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true", timeout=LOADING_MS)
-    page.get_by_role("button", name="Ask the same of 20 rows").click()
-    page.get_by_role("button", name="Run 20 rows").click()
-    expect(page.get_by_text("20 of 20 rows done")).to_be_visible(timeout=LOADING_MS)
-    yield page
-    page.close()
+def page(visit: Visit) -> Page:
+    visit.page.evaluate(AXE.read_text())
+    return visit.page
 
 
 def violations(page: Page) -> list[str]:
@@ -104,6 +92,7 @@ def test_every_control_of_a_view_is_reached_by_the_tab_key_and_shows_it(page: Pa
 
 
 def test_nothing_moves_where_motion_is_unwelcome(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
     for view in VIEWS:
         page.get_by_role("tab", name=view).click()
         moving = page.evaluate("""() => document.getAnimations()
@@ -112,24 +101,5 @@ def test_nothing_moves_where_motion_is_unwelcome(page: Page) -> None:
         assert moving == [], view
 
 
-def test_nothing_jumps_while_the_page_opens_and_a_model_is_loaded_and_answers(
-    chromium: Browser, tiny_page: PageServer
-) -> None:
-    page = chromium.new_page(service_workers="block")
-    page.add_init_script("""
-      globalThis.shifts = [];
-      new PerformanceObserver((list) => {
-        for (const { value, hadRecentInput, sources } of list.getEntries()) {
-          if (!hadRecentInput) shifts.push([value, ...sources.map(({ node }) => (node?.outerHTML ?? '').slice(0, 90))]);
-        }
-      }).observe({ type: 'layout-shift', buffered: true });
-    """)
-    page.goto(tiny_page.url)
-    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
-    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true", timeout=LOADING_MS)
-    page.get_by_role("button", name="Ask the same of 20 rows").click()
-    page.get_by_role("button", name="Run 20 rows").click()
-    expect(page.get_by_text("20 of 20 rows done")).to_be_visible(timeout=LOADING_MS)
-    shifts = page.evaluate("shifts")
-    assert sum(value for value, *_ in shifts) < 0.02, shifts
-    page.close()
+def test_nothing_jumps_while_the_page_opens_and_a_model_is_loaded_and_answers(visit: Visit) -> None:
+    assert sum(value for value, _ in visit.shifts) < 0.02, visit.shifts

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+from e2e.visit import LOADING_MS, VIEWS, Visit
 from pageloom.commands.page_files import find_page
 from pageloom.commands.page_server import PageServer, serving
 
-LOADING_MS = 180_000
-VIEWS = ("Models", "Batch", "Chat", "See inside", "Operators")
 OWN_BYTES = 600_000
 NOT_OWN = ("pyodide/", "wheels/jinja2", "wheels/markupsafe", "wheels/micropip", "vectors/")
 """The interpreter, others' wheels, and the conformance cases, which are data that only their view fetches."""
@@ -26,34 +25,12 @@ ATTEMPTS = 4
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture(scope="module")
-def console() -> list[str]:
-    """What the page of `page` says on its console."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def page(chromium: Browser, tiny_page: PageServer, console: list[str]) -> Iterator[Page]:
-    """The page with a model."""
-    page = chromium.new_page(service_workers="block")
-    page.on("console", lambda message: console.append(message.text))
-    page.goto(tiny_page.url)
-    load_model(page)
-    yield page
-    page.close()
-
-
 @pytest.fixture
 def context(chromium: Browser) -> Iterator[BrowserContext]:
     """A profile of its own, with service workers."""
     context = chromium.new_context()
     yield context
     context.close()
-
-
-def load_model(page: Page) -> None:
-    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
-    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true", timeout=LOADING_MS)
 
 
 def show(page: Page, view: str) -> Locator:
@@ -72,8 +49,9 @@ def best_of(measure: Callable[[], float], limit: float) -> float:
 
 
 def test_nothing_that_the_page_does_breaks_its_policy_and_what_is_injected_does_not_run(
-    page: Page, tiny_page: PageServer, console: list[str]
+    visit: Visit, tiny_page: PageServer
 ) -> None:
+    page, console = visit.page, visit.console
     policy = page.locator("meta[http-equiv]").get_attribute("content")
     assert policy is not None
     assert page.request.get(tiny_page.url).headers["content-security-policy"] == f"{policy}; frame-ancestors 'none'"
@@ -93,12 +71,14 @@ def test_nothing_that_the_page_does_breaks_its_policy_and_what_is_injected_does_
 def test_the_page_and_a_kept_model_work_without_a_network(context: BrowserContext, tiny_page: PageServer) -> None:
     page = context.new_page()
     page.goto(tiny_page.url)
-    load_model(page)
+    page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    stages = page.get_by_role("listitem")
+    expect(stages.filter(has_text="Weights to the GPU")).to_be_visible(timeout=LOADING_MS)
     page.evaluate("async () => { await navigator.serviceWorker.ready; }")
     context.set_offline(True)
     page.reload()
     page.get_by_role("button", name=re.compile("^Load (this copy of )?.*gguf")).click()
-    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true", timeout=LOADING_MS)
+    expect(stages.filter(has_text="Compile programs")).to_be_visible(timeout=LOADING_MS)
 
 
 def test_a_newer_version_is_told_and_starts_when_the_user_says_so(context: BrowserContext, tmp_path: Path) -> None:
@@ -147,7 +127,9 @@ def test_the_first_view_is_painted_within_a_second(chromium: Browser, tiny_page:
     assert best_of(milliseconds, 1000) < 1000
 
 
-def test_input_waits_for_nothing_while_sixteen_sequences_decode(page: Page) -> None:
+def test_input_waits_for_nothing_while_sixteen_sequences_decode(visit: Visit) -> None:
+    page = visit.page
+    page.set_viewport_size({"width": 1280, "height": 900})
     page.evaluate("""() => {
       globalThis.delays = [];
       new PerformanceObserver((list) => {
