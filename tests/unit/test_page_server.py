@@ -20,6 +20,7 @@ def server(tmp_path: Path) -> Iterator[PageServer]:
     (page / "index.html").write_text("<title>page</title>")
     (page / "assets" / "main-1a2b.js").write_text("export {};")
     (page / "python.wasm").write_bytes(b"\0asm")
+    (page / "headers.json").write_text('{"*": {"X-Policy": "strict"}, "index.html": {"X-Policy": "strictest"}}')
     (tmp_path / "secret.txt").write_text("not for serving")
     (page / "way-out").symlink_to(tmp_path)
     (page / "circle").symlink_to(page / "circle")
@@ -47,6 +48,17 @@ def test_a_folder_answers_with_its_index_page(server: PageServer):
 )
 def test_scripts_and_wasm_have_the_types_that_browsers_insist_on(server: PageServer, path: str, media_type: str):
     assert fetch(server, path)[0].headers["Content-Type"] == media_type
+
+
+def test_every_file_has_the_headers_that_the_page_asks_for(server: PageServer):
+    for path, policy in (("/", "strictest"), ("/python.wasm", "strict"), ("/model/m.gguf", "strict")):
+        assert fetch(server, path)[0].headers["X-Policy"] == policy
+
+
+def test_files_of_a_folder_without_headers_are_not_taken_for_others(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("a")
+    with serving(PageServer({"": tmp_path})) as server:
+        assert fetch(server, "/a.txt")[0].headers["X-Content-Type-Options"] == "nosniff"
 
 
 def test_a_range_is_answered_by_just_those_bytes(server: PageServer):
