@@ -195,7 +195,7 @@ def test_a_dropped_file_is_read_in_its_format(batch: Locator, name: str, text: s
 def test_rows_that_are_pasted_anywhere_are_taken_and_their_format_can_be_corrected(batch: Locator) -> None:
     batch.page.evaluate(PASTE, "red, dark\nblue, light\n")
     expect(lines(batch)).to_have_count(2)
-    expect(batch.get_by_label("Read as").locator("option:checked")).to_have_text("One row a line (detected)")
+    expect(batch.get_by_label("Read as").locator("option:checked")).to_have_text("Lines (detected)")
     batch.get_by_label("Read as").select_option("CSV")
     expect(line(batch, 1).locator(".input")).to_have_text(["red", " dark"])
     batch.get_by_label("First line names the columns").check()
@@ -338,7 +338,6 @@ def test_a_run_survives_a_reload_and_goes_on_with_one_click(chromium: Browser, t
     expect(state(batch, 4)).to_have_text("running", timeout=ANSWERING_MS)
 
     page.reload()
-    page.get_by_role("tab", name="Batch").click()
     expect(batch.get_by_text("2 of 4 rows done")).to_be_visible()
     expect(batch.locator(".grid-row .state").nth(3)).to_have_text("not run")
     expect(batch.get_by_label("Template")).to_have_value("Count from {start}")

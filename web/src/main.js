@@ -87,7 +87,7 @@ whyNoWebGpu().then((reason) => reason && notices.show('no-webgpu', noWebGpuInWor
 // A file that misses the places for files would otherwise be opened by the browser, in place of the page.
 for (const type of ['dragover', 'drop']) window.addEventListener(type, (event) => event.preventDefault());
 
-tabs.show('models');
+tabs.show(tabs.first);
 desktop?.onOpened(openFile);
 // What the first view needs comes first.
 window.addEventListener('load', () => workOffline(notices));

@@ -1,7 +1,8 @@
 import { byId } from './dom.js';
 
 /**
- * The views as tabs: the arrow keys, Home and End move, one panel shows.
+ * The views as tabs: the arrow keys, Home and End move, one panel shows. Its name is in the address, so that a reload
+ * comes back to it.
  * @param {string[]} names
  * @param {(name: string) => void} onShow
  */
@@ -16,6 +17,7 @@ export function setUpTabs(names, onShow) {
       tab.tabIndex = selected ? 0 : -1;
       byId(`view-${names[index]}`).hidden = !selected;
     }
+    history.replaceState(history.state, '', `#${name}`);
     onShow(name);
   }
 
@@ -35,5 +37,6 @@ export function setUpTabs(names, onShow) {
       tabs[next]?.focus();
     });
   }
-  return { show };
+  const named = location.hash.slice(1);
+  return { show, first: names.includes(named) ? named : /** @type {string} */ (names[0]) };
 }

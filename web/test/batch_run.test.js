@@ -97,6 +97,8 @@ test('an error fails its row, but one of an engine that was closed leaves it to 
   assert.deepEqual(states(run), ['failed', 'not run']);
   assert.deepEqual(run.rows[0]?.outcome?.error, error);
   assert.deepEqual(run.rows.map(needsRun), [true, true]);
+  run.askWith(asking('shout {word}'));
+  assert.deepEqual(states(run), ['failed', 'not run']);
 });
 
 test('what answers another question than the one now asked is outdated, until it is asked again', () => {

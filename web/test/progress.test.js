@@ -19,7 +19,7 @@ test('what is left is told by the rows that have ended, and before that as the m
   const left = (...rows) => timeLeft(rows, 10);
   assert.deepEqual(left(live(0), live(50)), { seconds: 15, atMost: true });
   assert.deepEqual(left(ended, live(0), live(10)), { seconds: 3, atMost: false });
-  assert.deepEqual(left(ended, live(30)), { seconds: 0.1, atMost: false });
+  assert.deepEqual(left(ended, live(30)), { seconds: 3.5, atMost: false });
   assert.equal(timeLeft(/** @type {any} */ ([live(0)]), 0), null);
   assert.equal(left({ live: { job: {}, tokens: 0 } }), null);
 });

@@ -30,6 +30,8 @@ import { outcomeOf } from './answer.js';
  * @property {(row: BatchRow) => void} onChange  A row's values or outcome are other ones: worth keeping.
  */
 
+const ANSWERED = ['done', 'cut off'];
+
 /**
  * @param {BatchRow} row
  * @returns {State}
@@ -37,7 +39,7 @@ import { outcomeOf } from './answer.js';
 export function stateOf({ live, outcome, outdated }) {
   if (live) return live.tokens > 0 ? 'running' : 'waiting';
   if (!outcome) return 'not run';
-  return outdated ? 'outdated' : outcome.state;
+  return outdated && ANSWERED.includes(outcome.state) ? 'outdated' : outcome.state;
 }
 
 /** @param {BatchRow} row */

@@ -42,7 +42,7 @@ export function columnsOf(inputs, settings) {
       text: stateOf,
       by: (row) => STATES.indexOf(stateOf(row)),
     },
-    ...(settings.mode === 'choices' ? [] : [numberColumn('Tokens', tokensOf, (tokens) => `${tokens}`)]),
+    ...(settings.mode === 'choices' ? [] : [numberColumn('Tokens', tokensOf, (tokens) => `${tokens}`, 4.75)]),
     numberColumn('Time', ({ live, outcome }) => (live ? null : (outcome?.seconds ?? null)), durationInWords),
     ...(settings.mode === 'text' ? [numberColumn('Tokens/s', rateOf, (rate) => rate.toFixed(1), 5.25)] : []),
   ];

@@ -45,8 +45,9 @@ export function timeLeft(rows, rate) {
   for (const { live } of rows) {
     if (!live) continue;
     const most = live.job.max_tokens ?? Number.POSITIVE_INFINITY;
-    const expected = ended.length > 0 ? Math.min(mean, most) : most;
-    tokens += Math.max(expected - live.tokens, 1);
+    // Half of what is still allowed, for a row that is longer than those that have ended.
+    const expected = live.tokens < mean ? Math.min(mean, most) : (live.tokens + most) / 2;
+    tokens += Math.max((ended.length > 0 ? expected : most) - live.tokens, 1);
   }
   return Number.isFinite(tokens) ? { seconds: tokens / rate, atMost: ended.length === 0 } : null;
 }

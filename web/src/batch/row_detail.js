@@ -154,7 +154,11 @@ function answerOf({ live, outcome }, { mode }) {
   if (!outcome) return [element('p', { class: 'empty' }, 'Not run yet.')];
   if (outcome.error) {
     const { title, advice, detail } = errorInWords(outcome.error);
-    return [element('p', { class: 'row-error' }, title), element('p', {}, detail), element('p', {}, advice)];
+    return [
+      element('p', { class: 'row-error' }, title),
+      element('p', {}, advice),
+      element('p', { class: 'detail' }, detail),
+    ];
   }
   const notes = [];
   if (outcome.state === 'cut off') {

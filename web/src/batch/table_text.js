@@ -12,7 +12,7 @@ import Papa from 'papaparse';
  */
 
 /** @type {Record<Format, string>} */
-export const FORMATS = { list: 'One row a line', csv: 'CSV', tsv: 'TSV', jsonl: 'JSON Lines', json: 'JSON array' };
+export const FORMATS = { list: 'Lines', csv: 'CSV', tsv: 'TSV', jsonl: 'JSON Lines', json: 'JSON array' };
 /** The column of rows that have no names. */
 const ONLY_COLUMN = 'text';
 const NAME_LENGTH = 60;
