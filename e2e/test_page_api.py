@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -50,6 +51,38 @@ def test_a_chat_completion_has_openais_shape(run: Run) -> None:
     assert all(len(token["top_logprobs"]) == 2 and token["logprob"] <= 0 for token in tokens)
     assert bytes(byte for token in tokens for byte in token["bytes"]).decode() == choice["message"]["content"]
     assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + len(tokens)
+
+
+def test_answers_keep_their_form_beside_free_ones(run: Run) -> None:
+    json_row, label, free = run("""
+      const schema = { type: 'object', properties: { sky: { enum: ['blue', 'green'] } }, required: ['sky'] };
+      const response_format = { type: 'json_schema', json_schema: { name: 'sky', schema } };
+      return engine.batch([
+        { prompt: 'The colour of the sky?', response_format, max_tokens: 40 },
+        { prompt: 'I love it. Positive or negative?', choices: ['positive', 'negative'] },
+        { prompt: 'Hi', max_tokens: 3 },
+      ]);
+    """)
+    assert json_row["finish_reason"] == "stop"
+    assert json.loads(json_row["text"])["sky"] in ("blue", "green")
+    probabilities = label["label_probabilities"]
+    assert list(probabilities) == ["positive", "negative"]
+    assert label["text"] == max(probabilities, key=probabilities.get)
+    assert abs(sum(probabilities.values()) - 1) < 1e-9
+    assert free["usage"]["completion_tokens"] == 3
+
+
+def test_a_schema_that_cannot_be_kept_is_refused_with_the_place(run: Run) -> None:
+    param = run("""
+      const schema = { properties: { age: { type: 'integer', minimum: 0 } } };
+      const response_format = { type: 'json_schema', json_schema: { name: 'a', schema } };
+      try {
+        await engine.chat.completions.create({ messages: [{ role: 'user', content: 'Hi' }], response_format });
+      } catch (error) {
+        return error.param;
+      }
+    """)
+    assert param == "response_format.json_schema.schema#/properties/age/minimum"
 
 
 def test_the_chunks_of_a_stream_add_up_to_the_answer_without_it(run: Run) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from tests.tiny_model import write_tiny_model
 
 pytestmark = [needs_kernels, pytest.mark.asyncio(loop_scope="module")]
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "structured.md"
 SETTINGS = RunnerSettings(num_blocks=128, max_tokens=32, max_sequences=16, max_candidates=8)
 LABELS = ["hello", "hell", "world", "o", "hello world"]
 PERSON = {
@@ -103,3 +108,15 @@ async def test_a_real_model_tells_moods_apart_and_fills_in_a_form(smollm2: Langu
         person = json.loads(answer["text"])
         jsonschema.validate(person, PERSON)
         assert (person["city"], person["age"]) == (city, age)
+
+
+async def test_the_commands_of_the_documents_label_a_review(tmp_path: Path) -> None:
+    (tmp_path / "models").symlink_to(MODEL.parent)
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    write, run = block.splitlines()
+    subprocess.run(write, shell=True, cwd=tmp_path, check=True)
+    command = [sys.executable, "-m", *shlex.split(run), "--backend", "cpu"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    row = json.loads((tmp_path / "labels.jsonl").read_text())
+    assert row["text"] == "positive"
+    assert list(row["label_probabilities"]) == ["positive", "negative"]
