@@ -72,6 +72,7 @@ def _paged(operators: CudaOperators, shape: Shape, layers: int) -> dict[str, Any
     from torch.nn.attention import SDPBackend  # noqa: PLC0415 - optional
 
     from pageloom.commands import bench_cuda_calls as calls  # noqa: PLC0415 - needs PyTorch
+    from pageloom.commands import bench_cuda_peers as peers  # noqa: PLC0415 - needs PyTorch
 
     tiers: tuple[Tier, ...] = ("fused", "triton") if shape.new == 1 else ("cudnn", "triton")
     steps: dict[str, Any] = {
@@ -84,8 +85,18 @@ def _paged(operators: CudaOperators, shape: Shape, layers: int) -> dict[str, Any
     }
     if shape.cache == "float16":
         steps |= {
-            f"PyTorch {name}, dense": calls.torch_step(shape, layers, backend)
-            for name, backend in (("cuDNN", SDPBackend.CUDNN_ATTENTION), ("Flash", SDPBackend.FLASH_ATTENTION))
+            f"cuDNN paged, blocks of {block_size}": peers.cudnn_paged_step(
+                calls.with_block_size(shape, block_size), layers
+            )
+            for block_size in BLOCK_SIZES
+        }
+        steps |= {
+            f"PyTorch {name}, dense": peers.torch_step(shape, layers, backend)
+            for name, backend in (
+                ("cuDNN", SDPBackend.CUDNN_ATTENTION),
+                ("Flash", SDPBackend.FLASH_ATTENTION),
+                ("efficient", SDPBackend.EFFICIENT_ATTENTION),
+            )
         }
     return steps
 
@@ -111,7 +122,7 @@ def _row(title: str, timed: Any, limit: float, peer: float | None) -> str:
             f"{median / limit:.2f}",
         )
     )
-    if peer is not None and "PyTorch" not in timed.name:
+    if peer is not None and not timed.name.startswith(("PyTorch", "cuDNN")):
         line += f"  {median / peer:.2f} of {peer * 1e6:.1f} µs ({PEER})"
     return line
 

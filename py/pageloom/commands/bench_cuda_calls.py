@@ -1,4 +1,4 @@
-"""Calls of the CUDA backend and of its peers on one GPU, timed as CUDA graphs of a chain of layers."""
+"""Calls of the CUDA backend on one GPU, timed as CUDA graphs of a chain of layers."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ def paged_step(operators: CudaOperators, shape: Shape, layers: int, tier: Any = 
     blocks = shape.batch * columns
     cache = (blocks, shape.block_size, shape.kv_num_heads, shape.head_size)
     inputs: dict[str, Any] = {
-        "query": _random((shape.num_tokens, shape.num_heads * shape.head_size)),
-        "key": _random((shape.num_tokens, kv_width)),
-        "value": _random((shape.num_tokens, kv_width)),
+        "query": random_halves((shape.num_tokens, shape.num_heads * shape.head_size)),
+        "key": random_halves((shape.num_tokens, kv_width)),
+        "value": random_halves((shape.num_tokens, kv_width)),
         "cumulative_sequence_length": torch.arange(
             0, shape.num_tokens + 1, shape.new, dtype=torch.int32, device="cuda"
         ),
@@ -145,7 +145,7 @@ def paged_step(operators: CudaOperators, shape: Shape, layers: int, tier: Any = 
             tuple(torch.randint(-127, 128, cache, dtype=torch.int8, device="cuda") for _ in "kv") for _ in range(layers)
         ]
     else:
-        caches = [tuple(_random(cache) for _ in "kv") for _ in range(layers)]
+        caches = [tuple(random_halves(cache) for _ in "kv") for _ in range(layers)]
 
     def step(layer: int) -> None:
         key_cache, value_cache = caches[layer]
@@ -157,10 +157,10 @@ def paged_step(operators: CudaOperators, shape: Shape, layers: int, tier: Any = 
 def external_step(operators: CudaOperators, shape: Shape, capacity: int, layers: int, tier: Any = None) -> Step:
     """Attention 24 of one token over an external cache of `capacity` rows, all valid but for those after the past."""
     operator = operators.attention(OnnxAttentionSpec(is_causal=True))
-    query = _random((shape.batch, shape.num_heads, 1, shape.head_size))
+    query = random_halves((shape.batch, shape.num_heads, 1, shape.head_size))
     lengths = torch.full((shape.batch,), shape.past + 1, dtype=torch.int64, device="cuda")
     cache = (shape.batch, shape.kv_num_heads, capacity, shape.head_size)
-    caches = [tuple(_random(cache) for _ in "kv") for _ in range(layers)]
+    caches = [tuple(random_halves(cache) for _ in "kv") for _ in range(layers)]
 
     def step(layer: int) -> None:
         key, value = caches[layer]
@@ -169,23 +169,8 @@ def external_step(operators: CudaOperators, shape: Shape, capacity: int, layers:
     return step
 
 
-def torch_step(shape: Shape, layers: int, backend: Any) -> Step:
-    """PyTorch's attention with one of its backends, on dense tensors of the same size: no append, no pages."""
-    query = _random((shape.batch, shape.num_heads, shape.new, shape.head_size))
-    cache = (shape.batch, shape.kv_num_heads, shape.past + shape.new, shape.head_size)
-    caches = [tuple(_random(cache) for _ in "kv") for _ in range(layers)]
-
-    def step(layer: int) -> None:
-        key, value = caches[layer]
-        with torch.nn.attention.sdpa_kernel(backend):
-            torch.nn.functional.scaled_dot_product_attention(
-                query, key, value, is_causal=shape.new > 1, enable_gqa=True
-            )
-
-    return step
-
-
-def _random(shape: Sequence[int]) -> torch.Tensor:
+def random_halves(shape: Sequence[int]) -> torch.Tensor:
+    """float16 on the GPU, of the normal distribution."""
     return torch.randn(tuple(shape), dtype=torch.float16, device="cuda")
 
 

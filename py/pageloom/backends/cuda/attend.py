@@ -178,7 +178,7 @@ class _Launch:
             "V_PAIRED": values.paired,
             "BLOCK_M": tile.block_m,
             "BLOCK_N": tile.block_n,
-            "SPLIT": tile.splits > 1,
+            "MERGED": tile.merged if tile.splits > 1 else 0,
             "ROWS": tile.rows,
             "WIDE": max(call.key_cache.numel(), call.value_cache.numel()) > MOST_NARROW,
             "CAUSAL": geometry.causal,

@@ -7,14 +7,70 @@ from collections.abc import Mapping
 
 import torch
 
+from pageloom.attention.group_query.check import GroupQueryAttentionShape
+from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
+from pageloom.attention.paged.check import PagedAttentionShape
+from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.backends.cuda.attend import append, attend
 from pageloom.backends.cuda.cached import Cached
 from pageloom.backends.cuda.context import Context
 from pageloom.backends.cuda.cudnn_choice import why_not_cudnn
-from pageloom.backends.cuda.geometry import DECODE_ROWS, DECODE_WIDTH, Geometry, Tile, takes_decode, tile_of
+from pageloom.backends.cuda.geometry import (
+    DECODE_ROWS,
+    DECODE_WIDTH,
+    Geometry,
+    Lengths,
+    Sink,
+    Tile,
+    takes_decode,
+    tile_of,
+)
 from pageloom.backends.cuda.operator import Prepared
 from pageloom.backends.cuda.plans import Plan
 from pageloom.backends.cuda.tiers import Tier
+
+
+def geometry_of(
+    spec: PagedAttentionSpec | GroupQueryAttentionSpec,
+    shape: PagedAttentionShape | GroupQueryAttentionShape,
+    *,
+    lengths: Lengths,
+    causal: bool,
+    sink: Sink,
+    norm: bool,
+    q_epsilon: float,
+    k_epsilon: float,
+    v_head_size: int | None = None,
+    block_size: int = 0,
+    latent: bool = False,
+    rotary_offset: int = 0,
+    reciprocal: bool = False,
+) -> Geometry:
+    """The geometry of a call: what both operators name alike, and what each has of its own."""
+    return Geometry(
+        dtype=shape.dtype,
+        num_heads=spec.num_heads,
+        kv_num_heads=spec.kv_num_heads,
+        head_size=shape.head_size,
+        v_head_size=shape.head_size if v_head_size is None else v_head_size,
+        scale=float(spec.logit_scale(shape.head_size)),
+        key_storage=shape.key_storage,
+        value_storage=shape.value_storage,
+        lengths=lengths,
+        block_size=block_size,
+        softcap=float(spec.softcap),
+        window=spec.local_window_size if spec.windowed else 0,
+        causal=causal,
+        sink=sink,
+        latent=latent,
+        norm=norm,
+        q_epsilon=q_epsilon,
+        k_epsilon=k_epsilon,
+        rotary=("interleaved" if spec.rotary_interleaved else "half") if shape.rotary_dim else "none",
+        rotary_dim=shape.rotary_dim,
+        rotary_offset=rotary_offset,
+        reciprocal=reciprocal,
+    )
 
 
 class CachedCall(Prepared):
@@ -52,6 +108,10 @@ class CachedCall(Prepared):
         if geometry.dtype not in ("float16", "bfloat16"):
             reason = f"its tensor-core products take float16 and bfloat16, not {geometry.dtype}"
             reasons |= {"fused": reason, "triton": reason}
+        for operand in self.operands.values():
+            if operand.tensor.dtype == torch.int8 and operand.tensor.data_ptr() % 2:
+                reason = "codes of 8 bits are loaded in pairs, and a cache begins at an odd address"
+                reasons |= {"fused": reason, "triton": reason}
         if reason := self.cannot_fuse():
             reasons.setdefault("fused", reason)
         if not takes_decode(geometry, 1):

@@ -85,7 +85,8 @@ class Parts:
 @dataclass(frozen=True, slots=True)
 class Tile:
     """The shape of an attention kernel's work: query rows and keys of a step, splits of the keys, rows that splits
-    leave behind, and how a program is laid out; `by_warp` where each warp has keys of its own."""
+    leave behind, and how a program is laid out; `by_warp` where each warp has keys of its own; `merged` splits are
+    loaded at a time when they are merged."""
 
     block_m: int
     block_n: int
@@ -94,6 +95,7 @@ class Tile:
     num_warps: int
     num_stages: int
     by_warp: bool = False
+    merged: int = 1
 
 
 def power_of_two(number: int, least: int = 1) -> int:
@@ -125,11 +127,13 @@ DECODE_WIDTH = 256
 its registers."""
 LEAST_KEYS = 64
 """Of a split in a decode."""
+MERGED_EACH = 4096
+"""Numbers of splits' sums that the registers of a warp hold."""
 FEW_ROWS = 64
 """Query rows up to which keys are split."""
 MOST_ROWS_OF_PAIRS = 32
-"""Query rows of a tile where V is in two parts. With 64, where Triton 3.6 turns to the warp-group form of the tensor
-cores, V came out wrong on an H200 next to K that is copied ahead; so nothing is, above 16."""
+"""Query rows of a tile where codes are in two parts. With 64, where Triton 3.6 turns to the warp-group form of the
+tensor cores, V came out wrong on an H200 next to K that is copied ahead; so nothing is, above 16."""
 
 
 def splits_of(programs: int, units: int, kv_bound: int, least_keys: int) -> int:
@@ -156,19 +160,21 @@ def tile_of(
 
     The numbers are those that an H200 was fastest with.
     """
-    query_rows, width, values = query_bound * geometry.group, _width(geometry), value_parts(geometry)
+    query_rows, width = query_bound * geometry.group, _width(geometry)
     if few_rows and takes_decode(geometry, query_bound):
         return _decode_tile(geometry, query_rows, sequences * geometry.kv_num_heads, kv_bound, multiprocessors)
+    in_pairs = value_parts(geometry).count > 1 or geometry.key_storage.element == "int8"
     if query_rows <= FEW_ROWS:
         block_m = power_of_two(query_rows, 16)
-        if values.count > 1:
+        if in_pairs:
             block_m = min(block_m, MOST_ROWS_OF_PAIRS)
         block_n = 64 if width <= 256 else 32 if width <= 512 else 16
         tiles = -(-query_rows // block_m)
         splits = splits_of(2 * multiprocessors, sequences * geometry.kv_num_heads * tiles, kv_bound, block_n)
-        num_stages = 1 if values.count > 1 and block_m > 16 else 2
-        return Tile(block_m, block_n, splits, power_of_two(min(query_rows, block_m)), 4, num_stages)
-    if values.count > 1:
+        num_stages = 1 if in_pairs and block_m > 16 else 2
+        rows = power_of_two(min(query_rows, block_m))
+        return Tile(block_m, block_n, splits, rows, 4, num_stages, merged=_merged(rows, width, 4))
+    if in_pairs:
         return Tile(MOST_ROWS_OF_PAIRS, 64 if width <= 256 else 16, 1, MOST_ROWS_OF_PAIRS, 4, 1)
     if width <= 64:
         return Tile(128, 64, 1, 128, 4, 3)
@@ -190,11 +196,16 @@ def _decode_tile(geometry: Geometry, query_rows: int, units: int, kv_bound: int,
     rows = power_of_two(query_rows)
     if _width(geometry) > 128:
         block_n, num_warps, num_stages, programs = 32, 2, 3, 2
-    elif 2 * units < multiprocessors // 2:
+    elif 4 * units < multiprocessors:
         block_n, num_warps, num_stages, programs = 64, 2, 3, 1
     elif geometry.key_storage.element == geometry.value_storage.element == "int8":
-        block_n, num_warps, num_stages, programs = 64, 1, 3, 3
+        block_n, num_warps, num_stages, programs = 32, 1, 4, 4
     else:
         block_n, num_warps, num_stages, programs = 32, 1, 4, 2
     splits = splits_of(programs * multiprocessors, units, kv_bound, LEAST_KEYS)
-    return Tile(max(rows, 8), block_n, splits, rows, num_warps, num_stages, by_warp=True)
+    merged = _merged(rows, _width(geometry), num_warps)
+    return Tile(max(rows, 8), block_n, splits, rows, num_warps, num_stages, by_warp=True, merged=merged)
+
+
+def _merged(rows: int, width: int, num_warps: int) -> int:
+    return max(1, min(16, MERGED_EACH * num_warps // (rows * width)))

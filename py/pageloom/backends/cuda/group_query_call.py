@@ -10,7 +10,7 @@ from pageloom.attention.group_query.check import GroupQueryAttentionShape, KvMod
 from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
 from pageloom.backends.cuda.attend import append
 from pageloom.backends.cuda.cached import Cached, Strides
-from pageloom.backends.cuda.cached_call import CachedCall
+from pageloom.backends.cuda.cached_call import CachedCall, geometry_of
 from pageloom.backends.cuda.context import Context
 from pageloom.backends.cuda.cudnn_sdpa import Causal, SdpaForm, finite_values, run_sdpa
 from pageloom.backends.cuda.geometry import Geometry, Lengths
@@ -214,24 +214,14 @@ def _geometry(
     spec: GroupQueryAttentionSpec, shape: GroupQueryAttentionShape, operands: Mapping[str, Operand]
 ) -> Geometry:
     lengths: Lengths = "chunk" if shape.has_query_seqlens else "prompt" if shape.first_prompt else "append"
-    return Geometry(
-        dtype=shape.dtype,
-        num_heads=spec.num_heads,
-        kv_num_heads=spec.kv_num_heads,
-        head_size=shape.head_size,
-        v_head_size=shape.head_size,
-        scale=float(spec.logit_scale(shape.head_size)),
-        key_storage=shape.key_storage,
-        value_storage=shape.value_storage,
+    return geometry_of(
+        spec,
+        shape,
         lengths=lengths,
-        softcap=float(spec.softcap),
-        window=spec.local_window_size if spec.windowed else 0,
         causal=bool(spec.causal),
         sink="given" if "head_sink" in operands else "zero" if spec.smooth_softmax == 1 else "none",
         norm="q_norm_weight" in operands,
         q_epsilon=float(spec.q_norm_epsilon or spec.qk_norm_epsilon),
         k_epsilon=float(spec.k_norm_epsilon or spec.qk_norm_epsilon),
-        rotary=("interleaved" if spec.rotary_interleaved else "half") if shape.rotary_dim else "none",
-        rotary_dim=shape.rotary_dim,
         reciprocal=True,
     )

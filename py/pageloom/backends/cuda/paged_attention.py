@@ -12,7 +12,7 @@ from pageloom.attention.paged.host_values import check_lengths, check_metadata
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.attention.validation import require
 from pageloom.backends.cuda.cached import Cached, Strides
-from pageloom.backends.cuda.cached_call import CachedCall
+from pageloom.backends.cuda.cached_call import CachedCall, geometry_of
 from pageloom.backends.cuda.context import Context
 from pageloom.backends.cuda.geometry import Geometry
 from pageloom.backends.cuda.operator import CudaOperator, Prepared
@@ -199,27 +199,17 @@ class _PagedCall(CachedCall):
 
 
 def _geometry(spec: PagedAttentionSpec, shape: PagedAttentionShape, operands: Mapping[str, Operand]) -> Geometry:
-    latent = shape.mode is QkvMode.LATENT
-    return Geometry(
-        dtype=shape.dtype,
-        num_heads=spec.num_heads,
-        kv_num_heads=spec.kv_num_heads,
-        head_size=shape.head_size,
-        v_head_size=shape.v_head_size,
-        scale=float(spec.logit_scale(shape.head_size)),
-        key_storage=shape.key_storage,
-        value_storage=shape.value_storage,
+    return geometry_of(
+        spec,
+        shape,
         lengths="paged",
+        v_head_size=shape.v_head_size,
         block_size=shape.block_size,
-        softcap=float(spec.softcap),
-        window=spec.local_window_size if spec.windowed else 0,
         causal=bool(spec.is_causal),
         sink="given" if "head_sink" in operands else "zero" if spec.use_smooth_softmax else "none",
-        latent=latent,
+        latent=shape.mode is QkvMode.LATENT,
         norm=shape.has_qk_norm,
         q_epsilon=float(spec.qk_norm_epsilon),
         k_epsilon=float(spec.qk_norm_epsilon),
-        rotary=("interleaved" if spec.rotary_interleaved else "half") if shape.rotary_dim else "none",
-        rotary_dim=shape.rotary_dim,
         rotary_offset=spec.rotary_offset if shape.rotary_dim else 0,
     )

@@ -30,7 +30,7 @@ def attend_kernel(
     scale, softcap, splits, kv_heads, window, block_shift,
     GROUP: tl.constexpr, HEAD: tl.constexpr, VALUE_HEAD: tl.constexpr,
     K0: tl.constexpr, K1: tl.constexpr, K_PAIRED: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr,
-    V_PAIRED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, ROWS: tl.constexpr, SPLIT: tl.constexpr,
+    V_PAIRED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, ROWS: tl.constexpr, MERGED: tl.constexpr,
     PAGED: tl.constexpr, WIDE: tl.constexpr, HEAD_BLOCK: tl.constexpr, LENGTHS: tl.constexpr, CAUSAL: tl.constexpr,
     WINDOWED: tl.constexpr, SOFTCAP: tl.constexpr, SINK: tl.constexpr, K_SCALED: tl.constexpr, V_SCALED: tl.constexpr,
     HAS_LOG_SUM_EXP: tl.constexpr, ONLY_FLAGGED: tl.constexpr, ASSEMBLY: tl.constexpr,
@@ -136,4 +136,4 @@ def attend_kernel(
     conclude(output, log_sum_exp, partials, statistics, counters, acc0, acc1, top, total, unit, split, splits, active,
              tile * BLOCK_M, head, sequence, start, new, keys > 0, sinks, v_scale, o_batch, o_row, o_head, kv_heads,
              GROUP, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, V_SCALED, SINK, HAS_LOG_SUM_EXP,
-             BLOCK_M, ROWS, SPLIT)  # fmt: skip
+             BLOCK_M, ROWS, MERGED)  # fmt: skip

@@ -37,11 +37,10 @@ def decode_kernel(
     GROUP: tl.constexpr, HEAD: tl.constexpr, VALUE_HEAD: tl.constexpr,
     K0: tl.constexpr, K1: tl.constexpr, K_PAIRED: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr,
     V_PAIRED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr,
-    SPLIT: tl.constexpr, PAGED: tl.constexpr, WIDE: tl.constexpr, ALIKE: tl.constexpr, BATCH_BLOCK: tl.constexpr,
+    MERGED: tl.constexpr, PAGED: tl.constexpr, WIDE: tl.constexpr, ALIKE: tl.constexpr, BATCH_BLOCK: tl.constexpr,
     HEAD_BLOCK: tl.constexpr, LENGTHS: tl.constexpr, FUSED: tl.constexpr, UNIFORM: tl.constexpr, CAUSAL: tl.constexpr,
-    WINDOWED: tl.constexpr,
-    SOFTCAP: tl.constexpr, SINK: tl.constexpr, K_KIND: tl.constexpr, V_KIND: tl.constexpr, K_SCALED: tl.constexpr,
-    V_SCALED: tl.constexpr, RECIPROCAL: tl.constexpr, NORM: tl.constexpr, ROTARY: tl.constexpr,
+    WINDOWED: tl.constexpr, SOFTCAP: tl.constexpr, SINK: tl.constexpr, K_KIND: tl.constexpr, V_KIND: tl.constexpr,
+    K_SCALED: tl.constexpr, V_SCALED: tl.constexpr, RECIPROCAL: tl.constexpr, NORM: tl.constexpr, ROTARY: tl.constexpr,
     ROTARY_DIM: tl.constexpr, ROTARY_OFFSET: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr, ASSEMBLY: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):  # fmt: skip
@@ -103,8 +102,8 @@ def decode_kernel(
     )  # fmt: skip
     offset_share = tl.zeros([BLOCK_M], tl.float32)
     if has_offset(K_PAIRED, DTYPE, ASSEMBLY):
-        # K's codes come with an offset, whose product with Q is taken off the logits: that is rid of in one subtraction
-        # a logit, not one a code. V's may not, since its sums over many keys would lose their last bits.
+        # K's codes keep their offset, and its product with Q is taken off: one subtraction a logit, not one a code.
+        # V's do not, whose sums over many keys would lose their last bits.
         offset_share = tl.sum(q0.to(tl.float32), 1) + tl.sum(q1.to(tl.float32), 1)
         if K_SCALED == "channel":
             offset_share += tl.sum(q0_low.to(tl.float32), 1) + tl.sum(q1_low.to(tl.float32), 1)
@@ -188,4 +187,4 @@ def decode_kernel(
     conclude(output, log_sum_exp, partials, statistics, counters, sum0, sum1, top_of_all, tl.sum(total * share, 0),
              unit, split, splits, active, 0, head, owner, start, new, keys > 0, sinks, v_scale, o_batch, o_row, o_head,
              kv_heads, GROUP, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, V_SCALED, SINK, HAS_LOG_SUM_EXP,
-             BLOCK_M, ROWS, SPLIT)  # fmt: skip
+             BLOCK_M, ROWS, MERGED)  # fmt: skip

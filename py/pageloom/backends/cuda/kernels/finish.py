@@ -9,7 +9,6 @@ from pageloom.backends.cuda.kernels.parts import part_channels
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
-MOST_SPLITS = tl.constexpr(32)
 
 
 @triton.jit
@@ -81,25 +80,36 @@ def finish(
 
 
 @triton.jit
-def merge(partials, statistics, active, ROWS: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr):
-    """(acc of part 0, of part 1 or part 0 again, [ROWS, V0]; top [ROWS], total [ROWS]) of the first `active` splits."""
+def merge(
+    partials, statistics, active, ROWS: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr, MERGED: tl.constexpr
+):
+    """(acc of part 0, of part 1 or part 0 again, [ROWS, V0]; top [ROWS], total [ROWS]) of the first `active` splits,
+    MERGED of them loaded at a time."""
     row = tl.arange(0, ROWS)
-    split = tl.arange(0, MOST_SPLITS)
-    there = (split < active)[:, None] & (row >= 0)[None, :]
-    place = split[:, None] * (2 * ROWS) + row[None, :]
-    tops = tl.load(statistics + place, mask=there, other=float("-inf"))
-    totals = tl.load(statistics + ROWS + place, mask=there, other=0.0)
-    top = tl.max(tops, 0)
-    safe = tl.where(top == float("-inf"), 0.0, top)
-    total = tl.sum(totals * tl.exp2(tops - safe[None, :]), 0)
-    here = partials + row[:, None] * V0 + tl.arange(0, V0)[None, :]
+    column = tl.arange(0, V0)
+    top = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
     acc0 = tl.zeros([ROWS, V0], tl.float32)
     acc1 = acc0
-    for index in tl.range(0, active, loop_unroll_factor=4):
-        weight = tl.exp2(tl.load(statistics + index * (2 * ROWS) + row) - safe)[:, None]
-        acc0 += tl.load(here + index * (V_PARTS * ROWS * V0)) * weight
+    for first in range(0, active, MERGED):
+        split = first + tl.arange(0, MERGED)
+        there = (split < active)[:, None] & (row >= 0)[None, :]
+        place = split[:, None] * (2 * ROWS) + row[None, :]
+        tops = tl.load(statistics + place, mask=there, other=float("-inf"))
+        totals = tl.load(statistics + ROWS + place, mask=there, other=0.0)
+        here = (partials + (split[:, None] * V_PARTS * ROWS + row[None, :]) * V0)[:, :, None] + column[None, None, :]
+        values0 = tl.load(here, mask=there[:, :, None], other=0.0)
         if V_PARTS == 2:
-            acc1 += tl.load(here + (index * V_PARTS + 1) * (ROWS * V0)) * weight
+            values1 = tl.load(here + ROWS * V0, mask=there[:, :, None], other=0.0)
+        highest = tl.maximum(top, tl.max(tops, 0))
+        safe = tl.where(highest == float("-inf"), 0.0, highest)
+        rescale = tl.exp2(top - safe)
+        weight = tl.exp2(tops - safe[None, :])
+        total = total * rescale + tl.sum(totals * weight, 0)
+        acc0 = acc0 * rescale[:, None] + tl.sum(values0 * weight[:, :, None], 0)
+        if V_PARTS == 2:
+            acc1 = acc1 * rescale[:, None] + tl.sum(values1 * weight[:, :, None], 0)
+        top = highest
     return acc0, acc1, top, total
 
 
@@ -109,13 +119,13 @@ def conclude(
     head, sequence, start, new, valid, sinks, v_scale, o_batch, o_row, o_head, kv_heads,
     GROUP: tl.constexpr, HEAD: tl.constexpr, VALUE_HEAD: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr,
     V_PAIRED: tl.constexpr, V_SCALED: tl.constexpr, SINK: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr,
-    BLOCK_M: tl.constexpr, ROWS: tl.constexpr, SPLIT: tl.constexpr,
+    BLOCK_M: tl.constexpr, ROWS: tl.constexpr, MERGED: tl.constexpr,
 ):  # fmt: skip
     """Store the BLOCK_M rows from `first_row` on where one split has all keys. Otherwise leave its part in `partials`
-    and `statistics`, of ROWS rows; the last split of a unit to come, by `counters`, merges all. There is one split
-    if not SPLIT."""
+    and `statistics`, of ROWS rows; the last split of a unit to come, by `counters`, merges all, MERGED of them at
+    a time. MERGED is 0 where there is one split."""
     v_index = tl.arange(0, V0)
-    if not SPLIT or active == 1:
+    if MERGED == 0 or active == 1:
         row = first_row + tl.arange(0, BLOCK_M)
         token = row // GROUP
         finish(output, log_sum_exp, acc0, acc1, top, total, token, head * GROUP + row % GROUP, token < new, sinks,
@@ -135,7 +145,7 @@ def conclude(
         arrived = tl.atomic_add(counters + unit, 1, sem="acq_rel")
         if arrived == active - 1:
             tl.store(counters + unit, 0)
-            merged0, merged1, all_top, all_total = merge(part, statistic, active, ROWS, V0, V_PARTS)
+            merged0, merged1, all_top, all_total = merge(part, statistic, active, ROWS, V0, V_PARTS, MERGED)
             kept = first_row + tl.arange(0, ROWS)
             token = kept // GROUP
             finish(output, log_sum_exp, merged0, merged1, all_top, all_total, token, head * GROUP + kept % GROUP,
