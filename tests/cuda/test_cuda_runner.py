@@ -134,6 +134,43 @@ async def test_equal_logits_have_the_lowest_id_first(device: Any) -> None:
     assert words[:, :8].tolist() == order.tolist()
 
 
+async def test_a_row_of_a_product_has_the_same_bits_alone_and_among_others(device: Any) -> None:
+    from pageloom.backends.cuda.model.products import gated_linear, linear, tile_of  # noqa: PLC0415 - need PyTorch
+
+    width, outputs, most = 80, 48, 130
+    rng = np.random.default_rng(5)
+    x, weight, bias, residual = (
+        rng.standard_normal(shape).astype(dtype)
+        for shape, dtype in (
+            ((most, width), np.float16),
+            ((2 * outputs, width), np.float16),
+            (2 * outputs, np.float32),
+            ((most, 2 * outputs), np.float32),
+        )
+    )
+    tensors = [torch.from_numpy(array).to(device) for array in (x, weight, bias, residual)]
+    exact = x.astype(np.float64) @ weight.astype(np.float64).T
+    gate, up = exact[:, :outputs], exact[:, outputs:]
+    wanted = {
+        "linear": exact + bias + residual,
+        "silu": gate / (1 + np.exp(-gate)) * up,
+        "gelu_tanh": 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3))) * up,
+    }
+    assert tile_of(1, outputs) == tile_of(most, outputs)
+    for name, expected in wanted.items():
+
+        def run(rows: slice, name: str = name) -> Any:
+            some, _, _, added = (tensor[rows].contiguous() for tensor in tensors)
+            if name == "linear":
+                return linear(some, tensors[1], torch.float32, bias=tensors[2], residual=added).cpu()
+            return gated_linear(some, tensors[1], name).cpu()
+
+        together = run(slice(None))
+        np.testing.assert_allclose(together.numpy(), expected, rtol=2e-3, atol=2e-3)
+        for row in (0, 63, 64, 129):
+            assert torch.equal(run(slice(row, row + 1))[0], together[row])
+
+
 async def test_a_step_feeds_on_the_candidates_of_the_last_one(tiny: LanguageModel) -> None:
     runner = tiny.runner
     first = runner.submit(step_of([[9, 9], [3, 4, 5]], [0, 0], [[2], [1]]))

@@ -1,7 +1,8 @@
 """A decoder's layer operations as kernels and matrix products over tensors, in buckets of steps.
 
 The stream of activations that norms and sums read is float32; what a product or attention reads is float16, and every
-product is summed in float32. A sum with a residual is left to the norm that reads it first.
+product is summed in float32. A step has a row for each sequence with one new token and, behind them, one for each token
+of the others; each kind is attended by a kernel of its own in every step, so that a row's bits depend on no other's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.backends.cuda.geometry import power_of_two
 from pageloom.backends.cuda.model import kernels
 from pageloom.backends.cuda.model.candidates import find_best, find_candidates
+from pageloom.backends.cuda.model.products import gated_linear, linear
 from pageloom.backends.cuda.model.step_buffers import StepBuffers
 from pageloom.backends.cuda.model.weights import DecoderWeights, matrix_names
 from pageloom.backends.cuda.operators import CudaOperators
@@ -34,20 +36,17 @@ from pageloom.model.layer_ops import (
     SelectRows,
 )
 
-GATE_BLOCK = 1024
 SPLIT_KEYS: Tier = "fused"
-"""Of steps with at most one new token a sequence; appends too."""
+"""Of sequences with one new token; appends too."""
 TILES: Tier = "triton"
 """Of all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyBucket:
-    """A step of at most so many tokens and sequences; `decodes_only` where token i is the one of sequence i."""
+    """At most so many tokens of prompts; 0 for a step without."""
 
-    tokens: int
-    sequences: int
-    decodes_only: bool
+    prompt_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +57,7 @@ class HeadBucket:
     greedy: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """A value that nobody has added up yet."""
-
-    residual: torch.Tensor
-    delta: torch.Tensor
+Values = dict[str, torch.Tensor]
 
 
 class DecoderPlan:
@@ -107,134 +101,107 @@ class DecoderPlan:
 
     def body(self, bucket: BodyBucket) -> None:
         """Queue the embedding and the layers, up to the rows whose logits are wanted."""
-        values: dict[str, torch.Tensor | Sum] = {}
+        values: Values = {}
         for op in self._body:
             self._apply(op, values, bucket)
 
     def head(self, bucket: HeadBucket) -> None:
         """Queue the logits and the candidates of those rows."""
-        values: dict[str, torch.Tensor | Sum] = {self._selected: self._rows[: bucket.rows]}
+        values: Values = {self._selected: self._rows[: bucket.rows]}
         for op in self._head:
             if isinstance(op, Logits):
-                self._find(op, _added(values, op.input), bucket)
+                self._find(op, values[op.input], bucket)
             else:
                 self._apply(op, values, None)
 
-    def _apply(self, op: LayerOp, values: dict[str, torch.Tensor | Sum], bucket: BodyBucket | None) -> None:
+    def _apply(self, op: LayerOp, values: Values, bucket: BodyBucket | None) -> None:
         match op, bucket:
             case Embed(), BodyBucket():
-                values[op.output] = self._embedded(op, bucket.tokens)
+                values[op.output] = self._embedded(op, self.limits.max_sequences + bucket.prompt_tokens)
             case RmsNorm(), _:
                 values[op.output] = self._normed(op, values)
             case Linear(), _:
                 values[op.output] = self._product(op, values)
             case GatedLinear(), _:
-                values[op.output] = self._gated(op, _added(values, op.input))
+                weight = self.weights.matrices[matrix_names(op)]
+                values[op.output] = gated_linear(values[op.input], weight, op.activation)
             case PagedAttention(), BodyBucket():
-                values[op.output] = self._attended(op, _added(values, op.qkv), bucket)
+                values[op.output] = self._attended(op, values[op.qkv], bucket)
             case SelectRows(), BodyBucket():
-                self._select(values[op.input], bucket.sequences)
+                torch.index_select(values[op.input], 0, self.step["logits_rows"], out=self._rows)
             case _:
                 raise AssertionError(f"{op} is in the wrong part of the decoder")
 
     def _dtype(self, value: str) -> torch.dtype:
         return torch.float32 if value in self._summed else torch.float16
 
-    def _embedded(self, op: Embed, tokens: int) -> torch.Tensor:
+    def _embedded(self, op: Embed, rows: int) -> torch.Tensor:
         weight, candidates = self.weights.matrices[matrix_names(op)], self.step.candidates
         width = weight.shape[1]
-        output = torch.empty((tokens, width), dtype=torch.float32, device=weight.device)
-        kernels.embed_kernel[(tokens,)](
+        output = torch.empty((rows, width), dtype=torch.float32, device=weight.device)
+        kernels.embed_kernel[(rows,)](
             self.step["input_ids"], self.step["feed_rows"], candidates, candidates.stride(0), weight, output, op.scale,
             WIDTH=width, BLOCK=power_of_two(width),
         )  # fmt: skip
         return output
 
-    def _normed(self, op: RmsNorm, values: dict[str, torch.Tensor | Sum]) -> torch.Tensor:
-        """Adds up the sum that it reads."""
-        value = values[op.input]
-        x, delta = (value.residual, value.delta) if isinstance(value, Sum) else (value, None)
-        if delta is not None:
-            values[op.input] = torch.empty_like(x)
-        residual = _added(values, op.residual) if op.residual else None
+    def _normed(self, op: RmsNorm, values: Values) -> torch.Tensor:
+        x = values[op.input]
+        rows, width = x.shape
         output = torch.empty_like(x, dtype=self._dtype(op.output))
-        width = x.shape[1]
-        kernels.rms_norm_kernel[(x.shape[0],)](
-            x, delta, self.weights.vectors[op.weight], residual, values[op.input], output, op.epsilon,
-            WIDTH=width, BLOCK=power_of_two(width), HAS_DELTA=delta is not None, HAS_RESIDUAL=residual is not None,
+        kernels.rms_norm_kernel[(rows,)](
+            x, self.weights.vectors[op.weight], values[op.residual] if op.residual else None, output, op.epsilon,
+            WIDTH=width, BLOCK=power_of_two(width), HAS_RESIDUAL=op.residual is not None,
         )  # fmt: skip
         return output
 
-    def _product(self, op: Linear, values: dict[str, torch.Tensor | Sum]) -> torch.Tensor | Sum:
-        product = multiply(_added(values, op.input), self.weights.matrices[op.weights], self._dtype(op.output))
-        if op.weights in self.weights.biases:
-            product += self.weights.biases[op.weights]
-        return Sum(_added(values, op.residual), product) if op.residual else product
-
-    def _gated(self, op: GatedLinear, x: torch.Tensor) -> torch.Tensor:
-        product = multiply(x, self.weights.matrices[matrix_names(op)], torch.float32)
-        rows, width = product.shape[0], product.shape[1] // 2
-        output = torch.empty((rows, width), dtype=torch.float16, device=x.device)
-        block = min(GATE_BLOCK, power_of_two(width))
-        kernels.gate_kernel[(rows, -(-width // block))](
-            product, output, WIDTH=width, BLOCK=block, ACTIVATION=op.activation
+    def _product(self, op: Linear, values: Values) -> torch.Tensor:
+        return linear(
+            values[op.input],
+            self.weights.matrices[op.weights],
+            self._dtype(op.output),
+            bias=self.weights.biases.get(op.weights),
+            residual=values[op.residual] if op.residual else None,
         )
-        return output
 
     def _attended(self, op: PagedAttention, qkv: torch.Tensor, bucket: BodyBucket) -> torch.Tensor:
+        singles = self.limits.max_sequences
+        parts = [self._attend(op, qkv[:singles], SPLIT_KEYS, 1, self._starts, "past", "table")]
+        if bucket.prompt_tokens:
+            starts = self.step["prompt_starts"]
+            bound = bucket.prompt_tokens
+            parts.append(self._attend(op, qkv[singles:], TILES, bound, starts, "prompt_past", "prompt_table"))
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _attend(
+        self, op: PagedAttention, qkv: torch.Tensor, tier: Tier, bound: int, starts: torch.Tensor, past: str, table: str
+    ) -> torch.Tensor:
+        """Of sequences with at most `bound` new tokens."""
         key_cache, value_cache = self.caches[op.layer]
-        count = bucket.sequences
         inputs = {
             "query": qkv,
             "key_cache": key_cache,
             "value_cache": value_cache,
-            "cumulative_sequence_length": (
-                self._starts if bucket.decodes_only else self.step["cumulative_sequence_length"]
-            )[: count + 1],
-            "past_seqlens": self.step["past_seqlens"][:count],
-            "block_table": self.step.block_table[:count],
-            "attention_metadata": np.array([1 if bucket.decodes_only else bucket.tokens, self._positions], np.int32),
+            "cumulative_sequence_length": starts,
+            "past_seqlens": self.step[past],
+            "block_table": self.step.table(table),
+            "attention_metadata": np.array([bound, self._positions], np.int32),
         }
         if op.rope:
             inputs["cos_cache"], inputs["sin_cache"] = self._ropes[op.rope]
         if op.q_norm and op.k_norm:
             inputs["q_norm_weight"], inputs["k_norm_weight"] = self._gains[op.q_norm], self._gains[op.k_norm]
-        output: torch.Tensor = self._attention[op](tier=SPLIT_KEYS if bucket.decodes_only else TILES, **inputs)[
-            "output"
-        ]
+        output: torch.Tensor = self._attention[op](tier=tier, **inputs)["output"]
         return output
 
-    def _select(self, value: torch.Tensor | Sum, count: int) -> None:
-        rows = self.step["logits_rows"][:count]
-        if isinstance(value, Sum):
-            torch.index_select(value.residual, 0, rows, out=self._rows[:count])
-            self._rows[:count] += value.delta.index_select(0, rows)
-        else:
-            torch.index_select(value, 0, rows, out=self._rows[:count])
-
     def _find(self, op: Logits, x: torch.Tensor, bucket: HeadBucket) -> None:
-        logits = multiply(x, self.weights.matrices[matrix_names(op)], torch.float32)
+        logits = linear(x, self.weights.matrices[matrix_names(op)], torch.float32)
         if op.softcap:
             logits = torch.tanh(logits / op.softcap) * op.softcap
         if bucket.greedy:
             find_best(logits, self.step.candidates, self.limits.max_candidates)
         else:
             find_candidates(logits, self.step, self.limits.max_candidates)
-
-
-def multiply(x: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """`x @ weight.T` of float16, summed in float32 and rounded once, to `dtype`."""
-    if x.device.type == "cpu":  # which has no such product
-        return (x.float() @ weight.float().T).to(dtype)
-    if dtype != x.dtype:
-        return torch.mm(x, weight.T, out_dtype=dtype)
-    matmul = torch.backends.cuda.matmul
-    allowed = matmul.allow_fp16_reduced_precision_reduction
-    matmul.allow_fp16_reduced_precision_reduction = False  # else the parts of a split sum are added up in float16
-    try:
-        return torch.mm(x, weight.T)
-    finally:
-        matmul.allow_fp16_reduced_precision_reduction = allowed
 
 
 def _summed(op: LayerOp) -> Iterator[str]:
@@ -246,14 +213,6 @@ def _summed(op: LayerOp) -> Iterator[str]:
             yield op.residual
         case SelectRows():
             yield op.input
-
-
-def _added(values: dict[str, torch.Tensor | Sum], name: str) -> torch.Tensor:
-    """The value of that name; adds it up where nobody has."""
-    value = values[name]
-    if isinstance(value, Sum):
-        value = values[name] = value.residual + value.delta
-    return value
 
 
 def _spec(op: PagedAttention) -> PagedAttentionSpec:

@@ -1,4 +1,4 @@
-"""What stands between a decoder's matrix products: embedding, RMSNorm with its sums, gating, and the best logits."""
+"""The kernels of a decoder, but for its attention: embedding, RMSNorm, products, and the best logits."""
 
 from __future__ import annotations
 
@@ -24,38 +24,74 @@ def embed_kernel(
 
 @triton.jit
 def rms_norm_kernel(
-    input, delta, gain, residual, total, output, epsilon, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
-    HAS_DELTA: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
-):  # fmt: skip
-    """A program per row: `total` = `input` + `delta`, if there is one; `output` = its RMSNorm, + `residual`."""
+    input, gain, residual, output, epsilon, WIDTH: tl.constexpr, BLOCK: tl.constexpr, HAS_RESIDUAL: tl.constexpr
+):
+    """A program per row: RMSNorm(`input`) + `residual`."""
     row = tl.program_id(0).to(tl.int64) * WIDTH
     channel = tl.arange(0, BLOCK)
     inside = channel < WIDTH
     x = tl.load(input + row + channel, mask=inside, other=0.0).to(tl.float32)
-    if HAS_DELTA:
-        x += tl.load(delta + row + channel, mask=inside, other=0.0).to(tl.float32)
-        tl.store(total + row + channel, x, mask=inside)
-    factor = tl.rsqrt(tl.sum(x * x, 0) / WIDTH + epsilon)
-    y = x * factor * tl.load(gain + channel, mask=inside, other=0.0)
+    y = x * tl.rsqrt(tl.sum(x * x, 0) / WIDTH + epsilon) * tl.load(gain + channel, mask=inside, other=0.0)
     if HAS_RESIDUAL:
-        y += tl.load(residual + row + channel, mask=inside, other=0.0).to(tl.float32)
+        y += tl.load(residual + row + channel, mask=inside, other=0.0)
     tl.store(output + row + channel, y.to(output.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def gate_kernel(product, output, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ACTIVATION: tl.constexpr):
-    """A program per row and BLOCK channels: activation(gate) * up of `product` rows, gate before up."""
-    row = tl.program_id(0).to(tl.int64)
-    channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = channel < WIDTH
-    gate = tl.load(product + row * (2 * WIDTH) + channel, mask=inside, other=0.0).to(tl.float32)
-    up = tl.load(product + row * (2 * WIDTH) + WIDTH + channel, mask=inside, other=0.0).to(tl.float32)
+def load_tile(matrix, row, inside, first, WIDTH: tl.constexpr, BLOCK_K: tl.constexpr):
+    """Channels [first, first + BLOCK_K) of the rows `row` of a row-major matrix of WIDTH; 0 where it has none."""
+    channel = first + tl.arange(0, BLOCK_K)
+    mask = inside[:, None]
+    if WIDTH % BLOCK_K != 0:
+        mask = mask & (channel < WIDTH)[None, :]
+    return tl.load(matrix + row.to(tl.int64)[:, None] * WIDTH + channel[None, :], mask=mask, other=0.0)
+
+
+@triton.jit(do_not_specialize=["rows", "outputs"])
+def linear_kernel(
+    input, weight, bias, residual, output, rows, outputs, WIDTH: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
+):  # fmt: skip
+    """A program per tile: `input` @ `weight`.T + `bias` + `residual`."""
+    row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    is_row, is_column = row < rows, column < outputs
+    total = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for first in range(0, WIDTH, BLOCK_K):
+        x = load_tile(input, row, is_row, first, WIDTH, BLOCK_K)
+        w = load_tile(weight, column, is_column, first, WIDTH, BLOCK_K)
+        total = tl.dot(x, tl.trans(w), total)
+    if HAS_BIAS:
+        total += tl.load(bias + column, mask=is_column, other=0.0)[None, :]
+    place = row.to(tl.int64)[:, None] * outputs + column[None, :]
+    inside = is_row[:, None] & is_column[None, :]
+    if HAS_RESIDUAL:
+        total += tl.load(residual + place, mask=inside, other=0.0)
+    tl.store(output + place, total.to(output.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "outputs"])
+def gated_linear_kernel(
+    input, weight, output, rows, outputs, WIDTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, ACTIVATION: tl.constexpr,
+):  # fmt: skip
+    """A program per tile: activation(`input` @ gate.T) * (`input` @ up.T); `weight` has the rows of both in turn."""
+    row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    is_row, is_column = row < rows, column < outputs
+    gate = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    up = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for first in range(0, WIDTH, BLOCK_K):
+        x = load_tile(input, row, is_row, first, WIDTH, BLOCK_K)
+        gate = tl.dot(x, tl.trans(load_tile(weight, column, is_column, first, WIDTH, BLOCK_K)), gate)
+        up = tl.dot(x, tl.trans(load_tile(weight, outputs + column, is_column, first, WIDTH, BLOCK_K)), up)
     if ACTIVATION == "silu":
         gate = gate * tl.sigmoid(gate)
     else:
         # 0.5 * (1 + tanh(y)) is sigmoid(2 * y); the factor is sqrt(2 / pi).
         gate = gate * tl.sigmoid(2.0 * 0.7978845608028654 * (gate + 0.044715 * gate * gate * gate))
-    tl.store(output + row * WIDTH + channel, (gate * up).to(output.dtype.element_ty), mask=inside)
+    place = row.to(tl.int64)[:, None] * outputs + column[None, :]
+    tl.store(output + place, (gate * up).to(output.dtype.element_ty), mask=is_row[:, None] & is_column[None, :])
 
 
 @triton.jit

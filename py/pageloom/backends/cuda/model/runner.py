@@ -1,13 +1,13 @@
 """The CUDA Runner: a decoder on one GPU, whose steps are replayed graphs.
 
-A step is two graphs: the *body* (embedding and layers), captured once for each bucket of tokens, and the *head* (logits
-and candidates), once for each bucket of rows. What changes between steps is one copy of integers to the device.
+A step is two graphs: the *body* (embedding and layers), captured once for steps without prompts and for each bucket of
+prompt tokens, and the *head* (logits and candidates), once for each bucket of rows. What changes between steps is one
+copy of integers to the device.
 """
 
 from __future__ import annotations
 
 import bisect
-import itertools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,12 +16,14 @@ from pageloom.backends.cuda.graphs import CapturedGraph
 from pageloom.backends.cuda.model.decoder_plan import SPLIT_KEYS, TILES, BodyBucket, DecoderPlan, HeadBucket
 from pageloom.backends.cuda.model.device_errors import device_errors
 from pageloom.backends.cuda.model.step_buffers import Readback
+from pageloom.backends.cuda.model.step_layout import arrange
 from pageloom.engine.batch import RowCandidates, RunnerLimits, StepBatch, StepTicket
 from pageloom.engine.check_batch import check_batch
 from pageloom.errors import DeviceLost, InvalidArgument
 from pageloom.progress import OnProgress, Progress, ignore_progress
 
-SMALLEST_PROMPT_BUCKET = 16
+SMALLEST_PROMPT_BUCKET = 128
+"""Tokens, from which on attention has the same tiles whatever their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class CudaRunner:
         self._plan = plan
         self._limits = limits
         self._rows = _powers_of_two(1, limits.max_sequences)
-        self._tokens = _powers_of_two(min(SMALLEST_PROMPT_BUCKET, limits.max_tokens), limits.max_tokens)
+        self._prompts = _powers_of_two(min(SMALLEST_PROMPT_BUCKET, limits.max_tokens), limits.max_tokens)
         self._graphs: dict[BodyBucket | HeadBucket, CapturedGraph] = {}
         self._closed = False
 
@@ -57,10 +59,8 @@ class CudaRunner:
 
     def buckets(self) -> list[BodyBucket | HeadBucket]:
         """Every bucket that a part of a step may fall into."""
-        most = self._limits.max_sequences
         return [
-            *(BodyBucket(rows, rows, decodes_only=True) for rows in self._rows),
-            *(BodyBucket(tokens, most, decodes_only=False) for tokens in self._tokens),
+            *(BodyBucket(tokens) for tokens in (0, *self._prompts)),
             *(HeadBucket(rows, greedy) for rows in self._rows for greedy in (True, False)),
         ]
 
@@ -82,8 +82,10 @@ class CudaRunner:
         if self._closed:
             raise DeviceLost("the runner is closed; load the model again")
         with device_errors():
-            self._plan.step.send(batch)
-            self._run(self._body_bucket(batch))
+            arrangement = arrange(batch, self._limits.max_sequences)
+            self._plan.step.send(batch, arrangement)
+            prompt_tokens = arrangement.prompt_tokens
+            self._run(BodyBucket(_at_least(self._prompts, prompt_tokens) if prompt_tokens else 0))
             if not batch.logits_rows:
                 return CudaTicket(None)
             self._run(self._head_bucket(batch))
@@ -111,9 +113,9 @@ class CudaRunner:
             "weights": {"bytes": self._plan.weights.num_bytes, "form": "float16, dequantised as they were loaded"},
             "steps": {
                 "graphs": len(self._graphs),
-                "products": "PyTorch, float16 summed in float32",
-                "attention of decodes": SPLIT_KEYS,
-                "attention with prompts": TILES,
+                "products": "float16 summed in float32, rows apart",
+                "attention of single tokens": SPLIT_KEYS,
+                "attention of prompts": TILES,
             },
         }
 
@@ -132,15 +134,6 @@ class CudaRunner:
             self._graphs[bucket].replay()
         else:
             self._step(bucket)()
-
-    def _body_bucket(self, batch: StepBatch) -> BodyBucket:
-        num_sequences = len(batch.past_seqlens)
-        if len(batch.input_ids) == num_sequences and all(
-            end - start == 1 for start, end in itertools.pairwise(batch.cumulative_sequence_length)
-        ):
-            rows = _at_least(self._rows, num_sequences)
-            return BodyBucket(rows, rows, decodes_only=True)
-        return BodyBucket(_at_least(self._tokens, len(batch.input_ids)), self._limits.max_sequences, decodes_only=False)
 
     def _head_bucket(self, batch: StepBatch) -> HeadBucket:
         greedy = batch.num_candidates == 1 and not (batch.adjustments or batch.masks or batch.targets)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pageloom.backends.cuda.model.step_layout import NO_ROW, NO_SEQUENCE, StepLayout, StepWriter
+from pageloom.backends.cuda.model.step_layout import NO_ROW, NO_SEQUENCE, Arrangement, StepLayout, StepWriter
 from pageloom.engine.batch import RowCandidates, RunnerLimits, StepBatch
 
 STAGES = 4
@@ -52,10 +52,9 @@ class StepBuffers:
         region = self._layout[name]
         return self._words[region.start : region.end]
 
-    @property
-    def block_table(self) -> torch.Tensor:
+    def table(self, name: str) -> torch.Tensor:
         """int32 `[max_sequences, max_blocks_per_sequence]`."""
-        return self["block_table"].view(-1, self._layout.columns)
+        return self[name].view(-1, self._layout.columns)
 
     @property
     def mask_words(self) -> int:
@@ -65,18 +64,18 @@ class StepBuffers:
     def clear(self) -> None:
         """Leave a step on the device that has neither tokens nor sequences."""
         self._words.zero_()
-        self["past_seqlens"].fill_(NO_SEQUENCE)
+        self["past"].fill_(NO_SEQUENCE)
+        self["prompt_past"].fill_(NO_SEQUENCE)
         self["feed_rows"].fill_(NO_ROW)
         self["mask_slots"].fill_(NO_ROW)
 
-    def send(self, batch: StepBatch) -> None:
+    def send(self, batch: StepBatch, arrangement: Arrangement) -> None:
         """Queue a step's integers."""
         stage = self._stages[self._next_stage]
         self._next_stage = (self._next_stage + 1) % STAGES
         if stage.sent is not None:
             stage.sent.synchronize()  # only where the host is STAGES steps ahead is there anything to wait for
-        stage.writer.write(batch)
-        for region in self._layout.stretches(batch):
+        for region in stage.writer.write(batch, arrangement):
             place = slice(region.start, region.end)
             self._words[place].copy_(stage.words[place], non_blocking=True)
         if stage.sent is not None:
