@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 from pageloom.attention.onnx.check import OnnxAttentionShape  # noqa: E402
 from pageloom.attention.onnx.spec import OnnxAttentionSpec  # noqa: E402
+from pageloom.attention.paged.reference import paged_attention  # noqa: E402
 from pageloom.attention.paged.spec import PagedAttentionSpec  # noqa: E402
 from pageloom.backends.cuda import CudaOperators  # noqa: E402
 from pageloom.backends.cuda.onnx_call import AttentionCall  # noqa: E402
@@ -71,3 +72,29 @@ def test_pages_are_gathered_in_order_and_sequences_that_no_dense_tensor_stands_f
         np.testing.assert_array_equal(dense.key[sequence, :keys].cpu().numpy(), rows)
         np.testing.assert_array_equal(dense.value[sequence, :keys].cpu().numpy(), -rows)
         assert not dense.key[sequence, keys:].any()
+
+
+def test_pages_beyond_the_reach_of_32_bits_are_read_and_written(gpu: Any) -> None:
+    blocks, kept = 2**31 // (256 * 64) + 2, 3
+    if torch.cuda.mem_get_info(gpu)[0] < 6 * 2**30:
+        pytest.skip("the GPU has no 6 GiB to spare")
+    rng = np.random.default_rng(9)
+    pages = rng.integers(-127, 128, (2, kept, 256, 1, 64)).astype(np.int8)
+    new = {name: rng.standard_normal((1, width)).astype(np.float16) for name, width in
+           (("query", 256), ("key", 64), ("value", 64))}  # fmt: skip
+    scales = {name: np.full(1, 0.02, np.float32) for name in ("k_scale", "v_scale")}
+    lengths = {"cumulative_sequence_length": np.array([0, 1], np.int32), "past_seqlens": np.array([600], np.int32)}
+    spec = PagedAttentionSpec(num_heads=4, kv_num_heads=1, k_quant_type="PER_TENSOR", v_quant_type="PER_TENSOR")
+    small = {"key_cache": pages[0], "value_cache": pages[1], "block_table": np.arange(kept, dtype=np.int32)[None]}
+    expected = paged_attention(spec, new | scales | lengths | small)
+    caches = {}
+    for name, side in (("key_cache", pages[0]), ("value_cache", pages[1])):
+        caches[name] = torch.empty((blocks, 256, 1, 64), dtype=torch.int8, device=gpu)
+        caches[name][blocks - kept :] = torch.from_numpy(side).to(gpu)
+    table = {"block_table": np.arange(blocks - kept, blocks, dtype=np.int32)[None]}
+    operator = CudaOperators(gpu).paged_attention(spec)
+    for tier in ("fused", "triton"):
+        output = operator(tier=tier, **new, **scales, **lengths, **caches, **table)["output"]
+        np.testing.assert_allclose(output, expected.output.reshape(1, -1), atol=2e-3)
+    for name, side in (("key_cache", expected.key_cache), ("value_cache", expected.value_cache)):
+        np.testing.assert_array_equal(caches[name][blocks - kept :].cpu().numpy(), side)
