@@ -10,17 +10,19 @@ from pageloom.engine.core import EngineConfig
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import CapacityExceeded, DeviceError
 from tests.fake_runner import FakeRunner, limits
+from tests.unit.engine.labels import LABELS, check_labels
 from tests.unit.engine.rig import Rig, expected, prompt
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request, the steps before it arrives, and the steps after which it is aborted."""
+    """A request or a classification, the steps before it arrives, and the steps after which it is aborted."""
 
     family: int
     length: int
     max_tokens: int
     temperature: float
+    classifies: bool
     delay: int
     abort_after: int | None
 
@@ -41,6 +43,7 @@ arrivals = st.builds(
     length=st.integers(1, 26),
     max_tokens=st.integers(1, 12),
     temperature=st.sampled_from([0.0, 0.0, 0.0, 1.0]),
+    classifies=st.sampled_from([False, False, True]),
     delay=st.integers(0, 3),
     abort_after=st.one_of(st.none(), st.none(), st.integers(0, 8)),
 )
@@ -99,9 +102,11 @@ def arrive(rig: Rig, arrival: Arrival, live: dict[str, Arrival], aborts: dict[st
             max_tokens=arrival.max_tokens,
             temperature=arrival.temperature,
             seed=arrival.length,
+            labels=LABELS if arrival.classifies else (),
         )
     except CapacityExceeded:
-        assert arrival.length > rig.runner.limits.num_blocks * rig.runner.limits.block_size
+        longest = max(len(label.token_ids) for label in LABELS) if arrival.classifies else 0
+        assert arrival.length + longest > rig.runner.limits.num_blocks * rig.runner.limits.block_size
         return
     live[request.id] = arrival
     if arrival.abort_after is not None:
@@ -112,6 +117,11 @@ def check(rig: Rig, request_id: str, arrival: Arrival, load: Load) -> None:
     request = next(request for request in rig.requests if request.id == request_id)
     completion = request.completion()
     output = list(completion.output_ids)
+    if arrival.classifies:
+        assert completion.finish_reason in ("stop", "abort", "error")
+        if completion.finish_reason == "stop":
+            check_labels(prompt(arrival.family, arrival.length), completion, greedy=arrival.temperature == 0.0)
+        return
     room = load.num_blocks * rig.runner.limits.block_size + 1 - arrival.length
     wanted_length = min(arrival.max_tokens, room)
     if completion.finish_reason == "error":

@@ -1,46 +1,17 @@
 """A label is as probable as the model says, whatever else runs and however often it has to begin again."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from pageloom.engine.classification import Label
 from pageloom.engine.core import EngineConfig
-from pageloom.engine.events import Completion, FinishEvent, TokenEvent
+from pageloom.engine.events import FinishEvent, TokenEvent
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import CapacityExceeded, DeviceLost
-from tests.fake_runner import FakeRunner, limits, logits_of, states_of
-from tests.unit.engine.rig import EOS, Rig, alone, expected, letter, prompt
-
-
-def labels(*spellings: Sequence[int]) -> list[Label]:
-    return [Label("".join(map(letter, token_ids)), tuple(token_ids)) for token_ids in spellings]
-
-
-LABELS = labels([3], [3, 7], [5, 5, 9, 1, 2, 8], [12, 4])
-
-
-def oracle(prompt_ids: list[int], label: Label) -> float:
-    """The sum over the label and EOS, from the model without engine or pages."""
-    total = 0.0
-    token_ids = list(prompt_ids)
-    for token_id in (*label.token_ids, EOS):
-        logits = np.array(logits_of(states_of(token_ids)[-1]))
-        total += logits[token_id] - np.logaddexp.reduce(logits)
-        token_ids.append(token_id)
-    return total
-
-
-def check(prompt_ids: list[int], completion: Completion) -> None:
-    wanted = np.array([oracle(prompt_ids, label) for label in LABELS])
-    np.testing.assert_allclose([score.logprob for score in completion.labels], wanted, rtol=1e-9)
-    shares = np.exp(wanted) / np.exp(wanted).sum()
-    np.testing.assert_allclose([score.probability for score in completion.labels], shares, rtol=1e-9)
-    best = LABELS[int(wanted.argmax())]
-    assert (completion.text, completion.output_ids) == (best.text, best.token_ids)
-    assert completion.finish_reason == "stop"
+from tests.fake_runner import FakeRunner, limits
+from tests.unit.engine.labels import LABELS, check_labels, labels, oracle
+from tests.unit.engine.rig import Rig, alone, expected, prompt
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -52,7 +23,7 @@ async def test_probabilities_are_those_of_the_model_whatever_runs_beside(depth: 
     completions = await rig.run()
     for i, completion in enumerate(completions):
         if i % 2:
-            check(prompt(i // 2, 4 + i // 2), completion)
+            check_labels(prompt(i // 2, 4 + i // 2), completion)
         else:
             wanted = SamplingParams(max_tokens=8, ignore_eos=True)
             assert list(completion.output_ids) == expected(prompt(i // 2, 4 + i // 2), wanted)
@@ -79,7 +50,7 @@ async def test_a_preempted_classification_begins_again() -> None:
     rig.add(prompt(2, 6), labels=LABELS)
     completions = await rig.run()
     assert rig.core.stats().preemptions > 0
-    check(prompt(2, 6), completions[2])
+    check_labels(prompt(2, 6), completions[2])
 
 
 @pytest.mark.parametrize("lost_step", range(8))
@@ -95,7 +66,7 @@ async def test_a_classification_outlives_the_loss_of_the_device(lost_step: int) 
         await rig.step()
     assert rig.runner is not first
     for i, request in enumerate(rig.requests):
-        check(prompt(i, 6), request.completion())
+        check_labels(prompt(i, 6), request.completion())
 
 
 async def test_a_drawn_label_comes_as_often_as_it_is_probable_and_a_seed_repeats_it() -> None:
