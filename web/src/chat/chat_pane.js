@@ -108,11 +108,11 @@ export class ChatPane {
       { class: 'chat-menu' },
       button('Save .md', () => save('md', 'text/markdown', toMarkdown(conversation)), {
         ...quiet,
-        'aria-label': 'Export as Markdown',
+        'aria-label': 'Save .md: export as Markdown',
       }),
       button('Save .json', () => save('json', 'application/json', toJson(conversation)), {
         ...quiet,
-        'aria-label': 'Export as JSON',
+        'aria-label': 'Save .json: export as JSON',
       }),
       button('Delete', onDelete, { ...quiet, 'aria-label': 'Delete this chat' }),
       button('Close', onClose, { ...quiet, 'aria-label': 'Close this chat' }),

@@ -124,7 +124,7 @@ export class ModelsView {
           button('Load SmolLM2 135M Instruct', () => this.load({ model: 'built-in' }), { class: 'primary' }),
           button('Settings', () => this.#look('built-in'), {
             class: 'quiet',
-            'aria-label': 'Look at SmolLM2 135M Instruct',
+            'aria-label': 'Settings of SmolLM2 135M Instruct',
           }),
         ),
         element('small', {}, 'The built-in model: 98 MB, English, small enough for any machine.'),

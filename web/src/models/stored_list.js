@@ -62,7 +62,7 @@ export class StoredList {
       ...(whole
         ? [
             button('Load', () => onLoad(model), labelled('Load this copy of')),
-            button('Settings', () => onLook(model), { class: 'quiet', ...labelled('Look at') }),
+            button('Settings', () => onLook(model), { class: 'quiet', ...labelled('Settings of') }),
           ]
         : [button('Continue', () => onLook(model), labelled('Continue the download of'))]),
       button('Remove', remove, { class: 'quiet', ...labelled('Remove') }),
