@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.grammar.automaton import Automaton
+from pageloom.grammar.expressions import Expression, Literal, Nested, Repeat, Sequence
 from pageloom.grammar.json_grammar import ANY_OBJECT, INTEGER, NUMBER, string
 from pageloom.grammar.json_schema import compile_schema
 from pageloom.grammar.response_format import grammar_of
@@ -215,15 +217,24 @@ def _has_no_surrogate_escape(body: str) -> bool:
     return written == escaped
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.binary(max_size=5))
-def test_bytes_are_a_string_where_they_are_utf_8(body: bytes) -> None:
-    try:
-        expected = all(character >= " " and character not in '"\\' for character in body.decode())
-    except UnicodeDecodeError:
-        expected = False
-    if b"\\" not in body:
-        assert accepts(Automaton(string()), b'"' + body + b'"') == expected
+def test_bytes_are_a_string_where_they_are_utf_8() -> None:
+    automaton = Automaton(string())
+    edges = bytes([0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0])
+    for lead, second, length in itertools.product(range(0x7F, 0x100), edges, range(1, 5)):
+        body = (bytes([lead, second]) + b"\x80\xbf")[:length]
+        try:
+            expected = bool(body.decode())
+        except UnicodeDecodeError:
+            expected = False
+        assert accepts(automaton, b'"' + body + b'"') == expected, body
+
+
+def test_what_is_repeated_fits_the_depth() -> None:
+    inner: Expression = Repeat(Nested(Literal(b"a")))
+    for _ in range(32):
+        inner = Nested(Sequence((Literal(b"("), inner)))
+    assert accepts(Automaton(inner), "(" * 32)
+    assert not accepts(Automaton(inner), "(" * 32 + "a")
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
