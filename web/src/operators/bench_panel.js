@@ -31,7 +31,7 @@ export class BenchPanel {
   #progress = element('progress', { class: 'case-progress', max: 1, value: 0, 'aria-label': 'Shapes measured' });
   #summary = element('p', { class: 'summary', role: 'status' });
   #device = element('p', { class: 'summary' });
-  #against = element('p', { class: 'summary' });
+  #against = element('p', { class: 'differences' });
   #failure = element('div', { class: 'outcome' });
   #table = new BenchTable();
   #printed = element('pre', { class: 'printed', hidden: true, tabIndex: 0 });

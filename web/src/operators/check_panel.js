@@ -38,7 +38,7 @@ export class CheckPanel {
   #summary = element('p', { class: 'summary', role: 'status' });
   #device = element('p', { class: 'summary' });
   #failure = element('div', { class: 'outcome' });
-  #differences = element('div', { class: 'summary' });
+  #differences = element('div', { class: 'differences' });
   #table = new CaseTable();
 
   /** @param {HTMLElement} root */
