@@ -8,10 +8,11 @@ from functools import cached_property
 from threading import Lock
 
 from pageloom.grammar.automaton import Automaton
+from pageloom.grammar.json_string import BODY
 from pageloom.grammar.spellings import Spellings
 from pageloom.grammar.token_masks import GrammarConstraint, TokenMasks
 
-MOST_KEPT = 16
+MOST_KEPT = 8
 
 
 class Grammars:
@@ -42,4 +43,6 @@ class Grammars:
 
     @cached_property
     def _spellings(self) -> Spellings:
-        return Spellings([self._token_bytes(token_id) for token_id in range(self._num_tokens)])
+        spellings = Spellings([self._token_bytes(token_id) for token_id in range(self._num_tokens)])
+        spellings.string_tokens(BODY)  # every grammar needs it, and it is better waited for here than within a step
+        return spellings

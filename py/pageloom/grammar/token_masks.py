@@ -12,11 +12,11 @@ from functools import reduce
 from operator import or_
 
 from pageloom.errors import NotSupported
-from pageloom.grammar.automaton import Automaton, Positions, Stack, StringState
+from pageloom.grammar.automaton import Automaton, Position, Positions, Stack, StringState
 from pageloom.grammar.spellings import Spellings, bits, matching
 
-MOST_KEPT = 1024
-"""Masks that are kept of a grammar; then it begins anew."""
+MOST_KEPT_BYTES = 2**22
+"""Of the masks of stacks, and as many of the masks of positions, that a grammar keeps; then it begins anew."""
 
 
 class TokenMasks:
@@ -29,19 +29,21 @@ class TokenMasks:
         self._spellings = spellings
         self._end_mask = bits(end_ids, spellings.size)
         self._mask_bytes = mask_bytes
+        self._most_kept = MOST_KEPT_BYTES // mask_bytes + 1
         self._by_stack: dict[object, int] = {}
-        self._by_positions: dict[Positions, bytes] = {}
+        self._by_positions: dict[tuple[object, ...], bytes] = {}
 
     def allowed(self, positions: Positions) -> bytes:
         """The tokens that may come next. Raises `NotSupported` where there is none."""
-        mask = self._by_positions.get(positions)
+        keys = tuple(map(self._key, positions))
+        mask = self._by_positions.get(keys)
         if mask is None:
-            if len(self._by_positions) >= MOST_KEPT:
+            if len(self._by_positions) >= self._most_kept:
                 self._by_positions.clear()
-            value = reduce(or_, map(self._mask, positions), 0)
+            value = reduce(or_, map(self._mask, positions, keys), 0)
             if not value:
                 raise NotSupported("no token of the model's vocabulary can go on here as the response format demands")
-            mask = self._by_positions[positions] = value.to_bytes(self._mask_bytes, "little")
+            mask = self._by_positions[keys] = value.to_bytes(self._mask_bytes, "little")
         return mask
 
     def behind(self, positions: Positions, token_id: int) -> Positions:
@@ -50,13 +52,12 @@ class TokenMasks:
             positions = self.automaton.advance(positions, byte)
         return positions
 
-    def _mask(self, position: Stack | None) -> int:
+    def _mask(self, position: Position, key: object) -> int:
         if position is None:
             return self._end_mask
-        key = self._key(position)
         mask = self._by_stack.get(key)
         if mask is None:
-            if len(self._by_stack) >= MOST_KEPT:
+            if len(self._by_stack) >= self._most_kept:
                 self._by_stack.clear()
             progress = position.progress
             if isinstance(progress, StringState):
@@ -66,10 +67,10 @@ class TokenMasks:
             self._by_stack[key] = mask
         return mask
 
-    def _key(self, position: Stack) -> object:
+    def _key(self, position: Position) -> object:
         """Strings that differ only in how many characters more than a token's they need or have room for are alike."""
-        progress = position.progress
-        if not isinstance(progress, StringState):
+        progress = None if position is None else position.progress
+        if position is None or not isinstance(progress, StringState):
             return position
         longest = self._spellings.longest
         room = None if progress.room is None or progress.room >= longest else progress.room
