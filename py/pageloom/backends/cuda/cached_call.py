@@ -165,4 +165,5 @@ class CachedCall(Prepared):
             kv_bound=call.kv_bound,
             multiprocessors=self._context.facts.multiprocessors,
             few_rows=few_rows,
+            splits=self._context.splits,
         )

@@ -17,3 +17,5 @@ class Context:
     facts: DeviceFacts
     policy: TierPolicy
     plans: PlanCache
+    splits: int | None = None
+    """Of the keys of a decode, where they do not depend on how many sequences there are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pageloom.attention.cache_storage import CacheStorage
@@ -154,15 +154,17 @@ def tile_of(
     kv_bound: int,
     multiprocessors: int,
     few_rows: bool = True,
+    splits: int | None = None,
 ) -> Tile:
     """For at most `query_bound` new tokens and `kv_bound` keys in each of `sequences`; of the kernel of few query rows
-    only where `few_rows` allows it.
+    only where `few_rows` allows it, and there with `splits` where the keys are long enough, or as many as are best.
 
     The numbers are those that an H200 was fastest with.
     """
     query_rows, width = query_bound * geometry.group, _width(geometry)
     if few_rows and takes_decode(geometry, query_bound):
-        return _decode_tile(geometry, query_rows, sequences * geometry.kv_num_heads, kv_bound, multiprocessors)
+        tile = _decode_tile(geometry, query_rows, sequences * geometry.kv_num_heads, kv_bound, multiprocessors)
+        return tile if splits is None else replace(tile, splits=splits_of(splits, 1, kv_bound, LEAST_KEYS))
     in_pairs = value_parts(geometry).count > 1 or geometry.key_storage.element == "int8"
     if query_rows <= FEW_ROWS:
         block_m = power_of_two(query_rows, 16)

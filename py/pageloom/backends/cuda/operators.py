@@ -33,6 +33,8 @@ class CudaOperators:
     - `device`: a `torch.device`, its name, or None for the current GPU; the CPU where Triton's interpreter is on.
     - `tier` forces one tier, `forbid` names tiers that may not run unless forced, `sdpa_kernel` is ONNX Runtime's bit
       mask of kernels; its environment names (`pageloom.backends.cuda.tiers`) are read once, here.
+    - `splits`: into how many parts a decode splits its keys; None takes as many as keep the GPU busy, so that the order
+      of a sum depends on the number of sequences.
     - `plan_capacity`: plans that are kept; see `plans`.
 
     Raises `NotSupported` where PyTorch or a GPU is missing, `InvalidArgument` for an option that there is not.
@@ -47,6 +49,7 @@ class CudaOperators:
         tier: str | None = None,
         forbid: Collection[str] = (),
         sdpa_kernel: int = 0,
+        splits: int | None = None,
         plan_capacity: int = PLAN_CAPACITY,
     ) -> None:
         if importlib.util.find_spec("torch") is None:
@@ -59,7 +62,7 @@ class CudaOperators:
         facts = device_facts(chosen)
         policy = TierPolicy.of(tier=tier, forbid=forbid, sdpa_kernel=sdpa_kernel)
         is_capturing = torch.cuda.is_current_stream_capturing if chosen.type == "cuda" else lambda: False
-        self._context = Context(chosen, facts, policy, PlanCache(plan_capacity, is_capturing))
+        self._context = Context(chosen, facts, policy, PlanCache(plan_capacity, is_capturing), splits)
 
     @property
     def device(self) -> torch.device:

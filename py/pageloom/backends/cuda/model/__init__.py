@@ -15,6 +15,10 @@ from pageloom.progress import OnProgress, ignore_progress
 if TYPE_CHECKING:
     from pageloom.backends.cuda.model.runner import CudaRunner
 
+SPLITS = 8
+"""Of the keys of a decode: enough for one long sequence, and the same for every number of sequences, so that an answer
+does not depend on what else is in the batch."""
+
 
 async def load_runner(
     source: RangedSource,
@@ -27,7 +31,7 @@ async def load_runner(
     Raises `NotSupported` where a GPU or a package is missing, `BadModelFile` for weights that float16 cannot hold,
     `OutOfMemory`, and what `choose_limits` and the source raise.
     """
-    operators = CudaOperators("cpu" if is_interpreted() else None)
+    operators = CudaOperators("cpu" if is_interpreted() else None, forbid=("cudnn",), splits=SPLITS)
     if reason := operators.facts.why_no_triton:
         raise NotSupported(f"models cannot run on CUDA: {reason}", param="backend")
     try:

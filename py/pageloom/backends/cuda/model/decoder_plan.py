@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from pageloom.attention.paged.spec import PagedAttentionSpec
+from pageloom.attention.tiers import Explanation
 from pageloom.backends.cuda.geometry import power_of_two
 from pageloom.backends.cuda.model import kernels
 from pageloom.backends.cuda.model.candidates import find_best, find_candidates
@@ -35,11 +37,6 @@ from pageloom.model.layer_ops import (
     Rope,
     SelectRows,
 )
-
-SPLIT_KEYS: Tier = "fused"
-"""Of sequences with one new token; appends too."""
-TILES: Tier = "triton"
-"""Of all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,35 +161,46 @@ class DecoderPlan:
             residual=values[op.residual] if op.residual else None,
         )
 
-    def _attended(self, op: PagedAttention, qkv: torch.Tensor, bucket: BodyBucket) -> torch.Tensor:
-        singles = self.limits.max_sequences
-        parts = [self._attend(op, qkv[:singles], SPLIT_KEYS, 1, self._starts, "past", "table")]
-        if bucket.prompt_tokens:
-            starts = self.step["prompt_starts"]
-            bound = bucket.prompt_tokens
-            parts.append(self._attend(op, qkv[singles:], TILES, bound, starts, "prompt_past", "prompt_table"))
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
+    def explain_attention(self) -> dict[str, Explanation[Tier]]:
+        """What attends single tokens, and what prompts, with the reasons against anything faster."""
+        op, most = next(iter(self._attention)), self.limits.max_tokens
+        singles = self._inputs(op, self._no_rows(op, self.limits.max_sequences))
+        prompts = self._inputs(op, self._no_rows(op, most), most)
+        attention = self._attention[op]
+        return {"single tokens": attention.explain(**singles), "prompts": attention.explain(**prompts)}
 
-    def _attend(
-        self, op: PagedAttention, qkv: torch.Tensor, tier: Tier, bound: int, starts: torch.Tensor, past: str, table: str
-    ) -> torch.Tensor:
-        """Of sequences with at most `bound` new tokens."""
+    def _attended(self, op: PagedAttention, qkv: torch.Tensor, bucket: BodyBucket) -> torch.Tensor:
+        """Of sequences with one new token first, and then of the others."""
+        singles, attention = self.limits.max_sequences, self._attention[op]
+        output: torch.Tensor = attention(**self._inputs(op, qkv[:singles]))["output"]
+        if not bucket.prompt_tokens:
+            return output
+        prompts = attention(**self._inputs(op, qkv[singles:], bucket.prompt_tokens))
+        return torch.cat((output, prompts["output"]))
+
+    def _inputs(self, op: PagedAttention, qkv: torch.Tensor, prompt_tokens: int = 0) -> dict[str, Any]:
+        """Of sequences with one new token, or of those with at most `prompt_tokens`."""
         key_cache, value_cache = self.caches[op.layer]
+        single = not prompt_tokens
         inputs = {
             "query": qkv,
             "key_cache": key_cache,
             "value_cache": value_cache,
-            "cumulative_sequence_length": starts,
-            "past_seqlens": self.step[past],
-            "block_table": self.step.table(table),
-            "attention_metadata": np.array([bound, self._positions], np.int32),
+            "cumulative_sequence_length": self._starts if single else self.step["prompt_starts"],
+            "past_seqlens": self.step["past" if single else "prompt_past"],
+            "block_table": self.step.table("table" if single else "prompt_table"),
+            "attention_metadata": np.array([prompt_tokens or 1, self._positions], np.int32),
         }
         if op.rope:
             inputs["cos_cache"], inputs["sin_cache"] = self._ropes[op.rope]
         if op.q_norm and op.k_norm:
             inputs["q_norm_weight"], inputs["k_norm_weight"] = self._gains[op.q_norm], self._gains[op.k_norm]
-        output: torch.Tensor = self._attention[op](tier=tier, **inputs)["output"]
-        return output
+        return inputs
+
+    def _no_rows(self, op: PagedAttention, rows: int) -> torch.Tensor:
+        """Packed Q, K and V that nobody reads."""
+        width = (op.num_heads + 2 * op.kv_num_heads) * op.head_size
+        return torch.empty((rows, width), dtype=torch.float16, device=self.operators.device)
 
     def _find(self, op: Logits, x: torch.Tensor, bucket: HeadBucket) -> None:
         logits = linear(x, self.weights.matrices[matrix_names(op)], torch.float32)

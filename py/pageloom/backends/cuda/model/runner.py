@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pageloom.backends.cuda.graphs import CapturedGraph
-from pageloom.backends.cuda.model.decoder_plan import SPLIT_KEYS, TILES, BodyBucket, DecoderPlan, HeadBucket
+from pageloom.backends.cuda.model.decoder_plan import BodyBucket, DecoderPlan, HeadBucket
 from pageloom.backends.cuda.model.device_errors import device_errors
 from pageloom.backends.cuda.model.step_buffers import Readback
 from pageloom.backends.cuda.model.step_layout import arrange
@@ -41,6 +41,7 @@ class CudaRunner:
         self._limits = limits
         self._rows = _powers_of_two(1, limits.max_sequences)
         self._prompts = _powers_of_two(min(SMALLEST_PROMPT_BUCKET, limits.max_tokens), limits.max_tokens)
+        self._attention = plan.explain_attention()
         self._graphs: dict[BodyBucket | HeadBucket, CapturedGraph] = {}
         self._closed = False
 
@@ -114,8 +115,10 @@ class CudaRunner:
             "steps": {
                 "graphs": len(self._graphs),
                 "products": "float16 summed in float32, rows apart",
-                "attention of single tokens": SPLIT_KEYS,
-                "attention of prompts": TILES,
+                "attention": {
+                    name: {"tier": told.tier, **{f"not {tier}": why for tier, why in told.reasons.items()}}
+                    for name, told in self._attention.items()
+                },
             },
         }
 
