@@ -42,7 +42,8 @@ export class ChatView {
 
   async #restore() {
     this.#all = await this.#store.load();
-    for (const conversation of this.#all.filter(({ open }) => open)) this.#open(conversation);
+    const open = this.#all.filter((conversation) => conversation.open).sort((a, b) => a.number - b.number);
+    for (const conversation of open) this.#open(conversation);
     while (this.#all.length < 2) this.#begin();
     this.#showList();
   }
