@@ -344,8 +344,26 @@ def test_a_second_tab_is_told_that_its_batch_is_not_kept(chromium: Browser, tiny
     context = chromium.new_context()
     for told in (0, 1):
         page = context.new_page()
-        page.goto(tiny_page.url)
-        page.get_by_role("tab", name="Batch").click()
+        page.goto(f"{tiny_page.url}#batch")
         expect(page.get_by_role("heading", name="Many rows, one prompt")).to_be_visible()
         expect(page.get_by_text("Another tab of this page keeps its batch")).to_have_count(told)
     context.close()
+
+
+@pytest.mark.parametrize(
+    "breaking",
+    [
+        "IDBFactory.prototype.open = () => { throw new DOMException('not here', 'SecurityError'); }",
+        "IDBObjectStore.prototype.put = () => { throw new DOMException('no room', 'QuotaExceededError'); }",
+    ],
+)
+def test_a_batch_that_cannot_be_kept_says_so_and_goes_on(
+    chromium: Browser, tiny_page: PageServer, breaking: str
+) -> None:
+    page = chromium.new_page()
+    page.add_init_script(breaking)
+    page.goto(f"{tiny_page.url}#batch")
+    page.get_by_role("button", name="Ask the same of 20 rows").click()
+    expect(page.get_by_text("This batch is no longer kept")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("run 20 rows$"))).to_be_enabled()
+    page.close()

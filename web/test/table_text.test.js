@@ -61,6 +61,7 @@ test('the column of a list is called as the template calls it', () => {
 
 test('a first line with the columns that the template asks for makes it CSV, even of one column', () => {
   assert.deepEqual(read('word\n"two\nlines"\n"a ""b"""', ['word']).rows, [{ word: 'two\nlines' }, { word: 'a "b"' }]);
+  assert.deepEqual(read('word\nyes, or no', ['word']).rows, [{ word: 'yes, or no' }]);
   assert.equal(read('word\nx').format, 'list');
 });
 

@@ -22,6 +22,7 @@ const MARGIN = 6;
 export class RowGrid {
   #listener;
   #head = element('div', { role: 'row', class: 'grid-head', 'aria-rowindex': 1 });
+  #none = element('p', { class: 'empty', hidden: true }, 'No row is like that.');
   #body = element('div', { role: 'rowgroup', class: 'grid-body' });
   #scroller = element(
     'div',
@@ -29,7 +30,7 @@ export class RowGrid {
     element('div', { role: 'rowgroup', class: 'grid-top' }, this.#head),
     this.#body,
   );
-  element = this.#scroller;
+  element = element('div', { class: 'grid-frame' }, this.#scroller, this.#none);
   /** @type {Column[]} */
   #columns = [];
   /** @type {BatchRow[]} */
@@ -85,6 +86,7 @@ export class RowGrid {
    */
   setRows(rows, total) {
     this.#rows = rows;
+    this.#none.hidden = rows.length > 0;
     this.#scroller.style.setProperty('--count', String(total));
     this.#scroller.setAttribute('aria-rowcount', String(rows.length + 1));
     this.refresh();

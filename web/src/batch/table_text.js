@@ -118,11 +118,14 @@ function couldBeNames(cells) {
 /**
  * Rows are made here, not by the parser, whose assignments would lose a column named __proto__.
  * @param {string} text
- * @param {string | undefined} delimiter  By default the comma, semicolon or bar that divides the lines alike.
+ * @param {string | undefined} delimiter  By default the comma, semicolon or bar that divides the lines alike; where the
+ *   first line has none of them there is one column, whatever the others have.
  * @returns {string[][]}
  */
 function parseCells(text, delimiter) {
-  const choice = delimiter ? { delimiter } : { delimitersToGuess: [',', ';', '|'] };
+  const isDivided = /^.*[,;|]/.test(text);
+  const choice =
+    delimiter || !isDivided ? { delimiter: delimiter ?? Papa.UNIT_SEP } : { delimitersToGuess: [',', ';', '|'] };
   return /** @type {import('papaparse').ParseResult<string[]>} */ (
     Papa.parse(text, { skipEmptyLines: 'greedy', ...choice })
   ).data;
