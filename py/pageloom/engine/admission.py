@@ -70,10 +70,16 @@ def check_sampling(prompt_ids: Sequence[int], params: SamplingParams, limits: Ru
         )
 
 
-def check_labels(prompt_length: int, labels: Sequence[Label], limits: RunnerLimits, context_length: int) -> None:
-    """Raise `CapacityExceeded` where a label finds no room behind the prompt, or where there are too many."""
-    if len(labels) > limits.max_targets:
-        raise CapacityExceeded(f"{len(labels)} choices; this runner compares {limits.max_targets}", param="choices")
+def check_labels(
+    prompt_length: int, labels: Sequence[Label], num_end_ids: int, limits: RunnerLimits, context_length: int
+) -> None:
+    """Raise `CapacityExceeded` where a label finds no room behind the prompt, or where a row would have too many
+    targets: the labels' first tokens, or the `num_end_ids` tokens that end an answer."""
+    if labels and max(len(labels), num_end_ids) > limits.max_targets:
+        raise CapacityExceeded(
+            f"{len(labels)} choices and {num_end_ids} stop tokens; this runner compares {limits.max_targets} tokens",
+            param="choices",
+        )
     room = min(
         context_length, limits.max_blocks_per_sequence * limits.block_size, limits.num_blocks * limits.block_size
     )

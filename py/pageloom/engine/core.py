@@ -128,7 +128,7 @@ class EngineCore:
         check_token_ids(prompt_ids, params, self.limits.vocab_size)
         limit = length_limit(len(prompt_ids), params, self.limits, self._context_length)
         check_sampling(prompt_ids, params, self.limits, limit - len(prompt_ids))
-        check_labels(len(prompt_ids), labels, self.limits, self._context_length)
+        check_labels(len(prompt_ids), labels, len(self._stop_ids), self.limits, self._context_length)
         arrival = self._num_arrivals
         request_id = f"request-{arrival}" if request_id is None else request_id
         if request_id in self._live:

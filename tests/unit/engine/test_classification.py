@@ -93,8 +93,12 @@ async def test_events_are_the_labels_tokens_and_then_its_probabilities() -> None
     assert len(tokens) == last.usage.completion_tokens == len(request.completion().output_ids)
 
 
-async def test_a_label_without_room_is_refused() -> None:
-    rig = Rig()
-    with pytest.raises(CapacityExceeded) as refused:
-        rig.add(prompt(1, 60), labels=labels([1, 2, 3, 4, 5]))
-    assert refused.value.param == "choices"
+async def test_labels_without_room_are_refused() -> None:
+    rig = Rig(runner=FakeRunner(limits(max_targets=3)))
+    for length, spellings in ((60, [[1, 2, 3, 4, 5]]), (3, [[1], [2], [3], [4]])):
+        with pytest.raises(CapacityExceeded) as refused:
+            rig.add(prompt(1, length), labels=labels(*spellings))
+        assert refused.value.param == "choices"
+    rig.add(prompt(1, 3), labels=labels([1], [2], [3]))
+    (completion,) = await rig.run()
+    assert completion.finish_reason == "stop"
