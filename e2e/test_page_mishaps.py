@@ -119,11 +119,13 @@ def test_a_worker_that_the_browser_ended_can_be_started_again_and_what_was_there
     assert batch.get_by_role("textbox", name="Rows").input_value() == rows
 
 
-def test_a_second_tab_with_a_model_shares_the_kept_copy_and_is_told_of_the_first(page: Page) -> None:
+def test_a_second_tab_with_a_model_shares_the_kept_copy_and_is_told_of_the_first(
+    page: Page, tiny_page: PageServer
+) -> None:
     other = page.context.new_page()
     fetched: list[str] = []
     other.on("request", lambda request: fetched.append(f"{request.method} {request.url}"))
-    other.goto(page.url)
+    other.goto(tiny_page.url)
     other.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
     loaded(other)
     expect(notice(other, "Another tab has a model loaded too")).to_be_visible()
