@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pageloom.answer_form import ANSWER_FIELDS, parse_answer_form
+from pageloom.answer_rules import AnswerRule, answer_rules
 from pageloom.backends.webgpu import load as webgpu
-from pageloom.engine.batch import Runner, mask_bytes
-from pageloom.engine.classification import Label
-from pageloom.engine.constraint import Constraint
+from pageloom.engine.batch import Runner
 from pageloom.engine.core import EngineConfig
 from pageloom.engine.engine import Engine, RequestHandle
 from pageloom.engine.events import Completion, Event
@@ -25,7 +24,6 @@ from pageloom.engine.runner_settings import RunnerSettings, settings_of
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.errors import InvalidArgument, PageloomError
-from pageloom.grammar.grammars import Grammars
 from pageloom.home import Home, current_home
 from pageloom.jobs import Job, Message, RefusedJob, error_row, parse_job, result_row
 from pageloom.model.chat_encoding import chat_template_of, encode_chat
@@ -51,14 +49,6 @@ class ModelRunner(Runner, Protocol):
     def explain(self) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRule:
-    """What the engine needs for a job's form; for one request."""
-
-    constraint: Constraint | None
-    labels: tuple[Label, ...]
-
-
 class LanguageModel:
     """One model on one device, with its engine. Belongs to the event loop that made it."""
 
@@ -76,12 +66,8 @@ class LanguageModel:
         self.warnings = warnings
         """What a user should be told about the file."""
         self.engine = engine
-        self._grammars = Grammars(
-            tokenizer.token_bytes,
-            tokenizer.vocab_size,
-            end_ids=tokenizer.stop_ids,
-            mask_bytes=mask_bytes(description.decoder.vocab_size),
-        )
+        self.rule_of = answer_rules(tokenizer, description.decoder.vocab_size)
+        """What keeps one answer to the form of its job."""
 
     @property
     def runner(self) -> ModelRunner:
@@ -129,15 +115,7 @@ class LanguageModel:
 
     def start(self, job: Job, *, request_id: str | None = None) -> RequestHandle:
         """Queue a job; its tokens come from the handle. Raises as `submit` does."""
-        return self.submit(self.encode_job(job), job, self.rule_of(job), request_id=request_id)
-
-    def rule_of(self, job: Job) -> AnswerRule:
-        """What makes one answer keep the job's form. The first JSON of a model takes a moment; any thread may wait."""
-        grammar = job.form.grammar
-        return AnswerRule(
-            None if grammar is None else self._grammars.constraint(grammar),
-            tuple(Label(text, tuple(self.tokenizer.encode_continuation(text))) for text in job.form.choices),
-        )
+        return self.submit(self.encode_job(job), job, self.rule_of(job.form), request_id=request_id)
 
     def submit(
         self, prompt_ids: Sequence[int], job: Job, rule: AnswerRule, *, request_id: str | None = None

@@ -33,7 +33,8 @@ from pageloom.engine.output_text import Detokenizer, OutputText
 from pageloom.engine.request import Request
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.engine.scheduler import Scheduler
-from pageloom.engine.snapshot import BlockView, EngineSnapshot, EngineStats, RequestView
+from pageloom.engine.snapshot import EngineSnapshot, EngineStats
+from pageloom.engine.snapshot_taking import take_snapshot
 from pageloom.engine.step import Chunk, StepPlan, build_batch
 from pageloom.errors import DeviceError, DeviceLost, InvalidArgument, PageloomError
 from pageloom.kv.prefix_cache import Root
@@ -216,25 +217,7 @@ class EngineCore:
             raise PageloomError(f"none of {len(self._live)} requests can advance")
 
     def snapshot(self) -> EngineSnapshot:
-        scheduler = self._scheduler
-        owners: list[list[str]] = [[] for _ in range(self.limits.num_blocks)]
-        for request in scheduler.running:
-            for block in request.table.block_ids:
-                owners[block].append(request.id)
-        return EngineSnapshot(
-            block_size=self.limits.block_size,
-            max_running=self.limits.max_sequences,
-            blocks=tuple(
-                BlockView(tuple(ids), scheduler.pool.references(block), scheduler.cache.serial_of(block))
-                for block, ids in enumerate(owners)
-            ),
-            reuse_order=scheduler.pool.reuse_order(),
-            running=tuple(map(_view, scheduler.running)),
-            waiting=tuple(map(_view, scheduler.waiting)),
-            num_in_flight=len(self._in_flight),
-            steps=tuple(self._meter.timeline),
-            ended=tuple(self._meter.ended),
-        )
+        return take_snapshot(self._scheduler, self._meter, num_in_flight=len(self._in_flight))
 
     def stats(self) -> EngineStats:
         scheduler = self._scheduler
@@ -318,18 +301,3 @@ class EngineCore:
             self._scheduler.remove(request)
             request.finish(event)
             self._meter.ended.append(request.record())
-
-
-def _view(request: Request) -> RequestView:
-    return RequestView(
-        id=request.id,
-        arrival=request.arrival,
-        state=request.state.value,
-        prompt_length=request.prompt_length,
-        num_known=request.num_known,
-        num_pending=request.num_pending,
-        num_submitted=request.num_submitted,
-        num_committed=request.table.num_committed,
-        length_limit=request.length_limit,
-        block_ids=tuple(request.table.block_ids),
-    )

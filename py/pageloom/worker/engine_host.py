@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
+from pageloom.answer_rules import AnswerRule
 from pageloom.engine.engine import RequestHandle
 from pageloom.engine.events import Event, FinishEvent
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.errors import CapacityExceeded, DeviceLost
 from pageloom.jobs import Job
-from pageloom.language_model import AnswerRule, LanguageModel
+from pageloom.language_model import LanguageModel
 from pageloom.worker.errors import QueueFull, Stopping
 
 Parcel = list[tuple[int, int, Event]]
@@ -102,7 +103,7 @@ class EngineHost:
                     param="prompt",
                 )
             prompts.append(prompts[-1] if same else self._model.encode_job(job))
-        return prompts, [self._model.rule_of(job) for job in jobs]
+        return prompts, [self._model.rule_of(job.form) for job in jobs]
 
     async def _follow(self, generation: int, handles: Sequence[RequestHandle]) -> None:
         await asyncio.gather(*(self._forward(generation, index, handle) for index, handle in enumerate(handles)))
