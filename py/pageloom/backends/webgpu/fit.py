@@ -15,8 +15,8 @@ from pageloom.model.decoder import ModelDescription
 
 @dataclass(frozen=True, slots=True)
 class WeightsFit:
-    """Bytes on the device. `largest` names the largest matrix, which takes `largest_bytes` in `largest_shards` parts, each
-    bound in buffers of at most `binding_limit`."""
+    """Bytes on the device. `largest` names the largest matrix, whose `largest_bytes` lie in `largest_shards` parts,
+    each in buffers of at most `binding_limit`."""
 
     num_bytes: int
     largest: str
