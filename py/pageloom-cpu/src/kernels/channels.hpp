@@ -104,6 +104,15 @@ PAGELOOM_INLINE char* row_of(const Rows& rows, const Sequence& sequence, int64_t
   return rows.data + first + row * rows.row_stride + head * rows.head_stride;
 }
 
+// Asks for a row that is read or written soon.
+constexpr int kToRead = 0, kToWrite = 1;
+template <int Use>
+PAGELOOM_INLINE void ask_row(const Rows& rows, const Sequence& sequence, int64_t row, int64_t head, int channels) {
+  const char* data = row_of(rows, sequence, row, head);
+  const int64_t bytes = static_cast<int64_t>(channels) * (rows.element == Element::f32 ? 4 : 2);
+  for (int64_t offset = 0; offset < bytes; offset += 64) __builtin_prefetch(data + offset, Use, 3);
+}
+
 // Rows that lie one stride apart, as many as the block of `position` holds before `end`; data is nullptr where the
 // table maps none.
 struct Run {

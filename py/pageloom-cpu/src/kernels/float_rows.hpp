@@ -47,3 +47,32 @@ static FloatRows float_rows(const Cache& cache, const Addressing& where, int64_t
   }
   return {buffer, width, width, mapped};
 }
+
+PAGELOOM_INLINE int64_t groups_of(int64_t channels) { return (channels + kTileRows - 1) / kTileRows; }
+
+// Float rows of a block of keys in groups of channels, as a product takes them: [group][key][kTileRows], with groups
+// `stride` floats apart.
+struct FloatGroups {
+  const float* data;
+  int64_t stride, width;
+};
+
+// Keys [begin, end) of one head as groups of floats, by way of `staging` for kLanes rows. Unmapped rows become 0.
+static FloatGroups float_groups(const Cache& cache, const Addressing& where, int64_t sequence, int head, int64_t begin,
+                                int64_t end, int channels, float* staging, float* buffer) {
+  const int64_t width = padded(channels), stride = (end - begin) * kTileRows;
+  for (int64_t t = begin; t < end; t += kLanes) {
+    const int64_t count = smaller(kLanes, end - t);
+    float_rows(cache, where, sequence, head, t, t + count, channels, staging);
+    for (int64_t c = 0; c < width; c += kTileRows) {
+      float* group = buffer + c / kTileRows * stride + (t - begin) * kTileRows;
+      for (int64_t r = 0; r < count; r++) {
+        for (int64_t i = 0; i < smaller(kTileRows, width - c); i += kLanes) {
+          const int n = static_cast<int>(smaller(kLanes, smaller(kTileRows, width - c) - i));
+          store_first(group + r * kTileRows + i, load_first(staging + r * width + c + i, n), n);
+        }
+      }
+    }
+  }
+  return {buffer, stride, width};
+}

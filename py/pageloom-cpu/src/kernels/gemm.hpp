@@ -37,9 +37,14 @@ static void multiply_tile(int64_t depth, const float* a, int64_t stride, const f
 // A sum of n terms one after the other is off by about n roundings: long sums are made of parts this long.
 constexpr int64_t kSumLength = 64;
 
-// `rows` rows of c in tiles of M, the rest in smaller ones.
-template <int M, int N, bool Transposed, bool Accumulate>
-static void multiply(int64_t rows, int64_t depth, const float* a, int64_t stride, const float* b, float* c) {
+struct Nothing {
+  void operator()() const {}
+};
+
+// `rows` rows of c in tiles of M, the rest in smaller ones; `meanwhile` is called after each tile.
+template <int M, int N, bool Transposed, bool Accumulate, class Meanwhile = Nothing>
+static void multiply(int64_t rows, int64_t depth, const float* a, int64_t stride, const float* b, float* c,
+                     Meanwhile meanwhile = {}) {
   const int64_t row = Transposed ? 1 : stride, step = Transposed ? stride : 1;
   int64_t i = 0;
   for (; i + M <= rows; i += M) {
@@ -51,13 +56,14 @@ static void multiply(int64_t rows, int64_t depth, const float* a, int64_t stride
       part = depth - k < kSumLength ? depth - k : kSumLength;
       multiply_tile<M, N, Transposed, true>(part, tile + k * step, stride, b + k * N * kLanes, out);
     }
+    meanwhile();
   }
   if constexpr (M > 1) {
     if (i < rows) {
       multiply<(M > 8   ? 8
                 : M > 4 ? 4
                         : M / 2),
-               N, Transposed, Accumulate>(rows - i, depth, a + i * row, stride, b, c + i * N * kLanes);
+               N, Transposed, Accumulate>(rows - i, depth, a + i * row, stride, b, c + i * N * kLanes, meanwhile);
     }
   }
 }

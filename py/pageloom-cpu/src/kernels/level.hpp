@@ -10,12 +10,13 @@
 #include "kernels/attend_naive.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/float_rows.hpp"
+#include "kernels/panels.hpp"
 #include "kernels/attend_tile.hpp"
 #include "kernels/quantize.hpp"
 #include "kernels/append.hpp"
 
 // A constant, so that nothing of a level runs before it is known to be able to.
 static constexpr LevelKernels kKernels = {
-    kLanes,       2 * kLanes,         256,         partial_stride, rows_scratch_size, tile_scratch_size,   attend_rows,
+    kLanes,       2 * kLanes,         512,         partial_stride, rows_scratch_size, tile_scratch_size,   attend_rows,
     attend_naive, naive_scratch_size, attend_tile, merge,          append_row,        append_scratch_size, quantize_row,
 };

@@ -6,14 +6,19 @@ static void quantize_row(const float* values, const float* scale, bool per_chann
                          int count, char* codes) {
   const bool nibbles = element == Element::i4;
   const Vec low = set(nibbles ? -8.0f : -128.0f), high = set(nibbles ? 7.0f : 127.0f), one = set(1.0f);
+  auto nonzero = [&](Vec unit) { return if_less(zero(), absolute(unit), unit, one); };
+  const Vec unit_of_all = nonzero(set(*scale)), inverse_of_all = div(one, unit_of_all);
   for (int c = 0; c < count; c += kUnit) {
     alignas(64) char bytes[kUnit];
     for (int half = 0; half < 2; half++) {
       const int first = c + half * kLanes, n = static_cast<int>(larger(0, smaller(kLanes, count - first)));
-      Vec unit = per_channel ? (n ? load_first(scale + first, n) : one) : set(*scale);
-      Vec nonzero = if_less(zero(), absolute(unit), unit, one);
-      Vec x = n ? load_first(values + first, n) : zero();
-      Vec scaled = divide ? div(x, nonzero) : mul(x, div(one, nonzero));
+      const Vec x = n ? load_first(values + first, n) : zero();
+      Vec unit = unit_of_all, inverse = inverse_of_all;
+      if (per_channel) {
+        unit = n ? nonzero(load_first(scale + first, n)) : one;
+        inverse = div(one, unit);
+      }
+      const Vec scaled = divide ? div(x, unit) : mul(x, inverse);
       store_i8(bytes + half * kLanes, round_even(max(min(scaled, high), low)));
     }
     const int n = static_cast<int>(smaller(kUnit, count - c));

@@ -11,10 +11,10 @@ namespace {
 #include "simd/amx.hpp"
 
 #include "kernels/level.hpp"
+#include "kernels/amx_operands.hpp"
 #include "kernels/attend_amx.hpp"
 
 constexpr LevelKernels with_tiles(LevelKernels kernels) {
-  kernels.most_tile_rows = 512;
   kernels.tile_scratch = amx_scratch_size;
   kernels.attend_tile = attend_amx;
   return kernels;
