@@ -174,7 +174,7 @@ def test_rows_beyond_those_of_the_step_are_left_alone(device, lanes):
 
 
 @pytest.mark.parametrize("lanes", [1, 128])
-@pytest.mark.parametrize(("vocab", "k"), [(267, 64), (4096, 1), (3001, 5)])
+@pytest.mark.parametrize(("vocab", "k"), [(267, 64), (3001, 5)])
 def test_masked_rows_have_allowed_candidates_only_and_the_others_are_untouched(device, lanes, vocab, k):
     random = np.random.default_rng(vocab)
     logits = random.standard_normal((4, vocab)).astype(np.float32) * 8
