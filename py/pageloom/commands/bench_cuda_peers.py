@@ -19,10 +19,13 @@ def torch_step(shape: Shape, layers: int, backend: Any) -> Step:
 
     def step(layer: int) -> None:
         key, value = caches[layer]
-        with torch.nn.attention.sdpa_kernel(backend):
-            torch.nn.functional.scaled_dot_product_attention(
-                query, key, value, is_causal=shape.new > 1, enable_gqa=True
-            )
+        try:
+            with torch.nn.attention.sdpa_kernel(backend):
+                torch.nn.functional.scaled_dot_product_attention(
+                    query, key, value, is_causal=shape.new > 1, enable_gqa=True
+                )
+        except RuntimeError as error:
+            raise NotSupported(f"PyTorch: {error}") from error
 
     return step
 

@@ -201,7 +201,7 @@ def _decode_tile(geometry: Geometry, query_rows: int, units: int, kv_bound: int,
     elif 4 * units < multiprocessors:
         block_n, num_warps, num_stages, programs = 64, 2, 3, 1
     elif geometry.key_storage.element == geometry.value_storage.element == "int8":
-        block_n, num_warps, num_stages, programs = 32, 1, 4, 4
+        block_n, num_warps, num_stages, programs = 32, 1, 3, 4
     else:
         block_n, num_warps, num_stages, programs = 32, 1, 4, 2
     splits = splits_of(programs * multiprocessors, units, kv_bound, LEAST_KEYS)

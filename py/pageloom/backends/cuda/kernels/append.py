@@ -139,17 +139,17 @@ def append_kernel(
         heads += section * HEADS_BLOCK
         source = key + token.to(tl.int64) * key_stride + heads * HEAD
         inside = (heads < kv_heads) & stored
-        x, odd = raw_side(source, inside, HEAD, HEAD_BLOCK, K_KIND)
-        append_side(x, odd, source, heads, inside, key_cache, k_offset, k_head, k_weight, k_epsilon,
+        new_key, odd_key = raw_side(source, inside, HEAD, HEAD_BLOCK, K_KIND)
+        append_side(new_key, odd_key, source, heads, inside, key_cache, k_offset, k_head, k_weight, k_epsilon,
                     cos, sin, angle, k_scale, HEAD, HEAD_BLOCK, K_KIND, K_SCALED, RECIPROCAL,
                     NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
     elif SIDES == 2:
         heads += (section - kv_sections) * HEADS_BLOCK
         source = value + token.to(tl.int64) * key_stride + heads * HEAD
         inside = (heads < kv_heads) & stored
-        x, odd = raw_side(source, inside, HEAD, HEAD_BLOCK, V_KIND)
-        append_side(x, odd, source, heads, inside, value_cache, v_offset, v_head, k_weight, k_epsilon, cos,
-                    sin, angle, v_scale, HEAD, HEAD_BLOCK, V_KIND, V_SCALED, RECIPROCAL,
+        new_value, odd_value = raw_side(source, inside, HEAD, HEAD_BLOCK, V_KIND)
+        append_side(new_value, odd_value, source, heads, inside, value_cache, v_offset, v_head, k_weight, k_epsilon,
+                    cos, sin, angle, v_scale, HEAD, HEAD_BLOCK, V_KIND, V_SCALED, RECIPROCAL,
                     False, "none", 0, 0)  # fmt: skip
 
 
