@@ -13,6 +13,7 @@ import torch
 from pageloom.attention.onnx.spec import OnnxAttentionSpec
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.backends.cuda import CudaOperators
+from pageloom.backends.cuda.graphs import without_collections
 from pageloom.commands.bench_shapes import Shape
 from pageloom.errors import DeviceError, NotSupported
 
@@ -60,7 +61,7 @@ def measure(steps: dict[str, Step | str], layers: int, repeats: int) -> list[Tim
                 step(layer)
             torch.cuda.synchronize()
             graphs[name] = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graphs[name]):
+            with without_collections(), torch.cuda.graph(graphs[name]):
                 for layer in range(layers):
                     step(layer)
         except (NotSupported, DeviceError) as error:

@@ -56,7 +56,10 @@ def cudnn_paged_step(shape: Shape, layers: int) -> Step | str:
 
         tensors = fixed | dict(zip(("k", "v"), caches[layer], strict=True))
         cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
-        graph.execute({places[name]: tensor for name, tensor in tensors.items()}, workspace, handle=handle)
+        try:
+            graph.execute({places[name]: tensor for name, tensor in tensors.items()}, workspace, handle=handle)
+        except Exception as error:  # the frontend's errors have no common base of their own
+            raise DeviceError(f"cuDNN does not run attention over these pages: {error}") from error
 
     return step
 

@@ -37,7 +37,7 @@ def capture(context: Context, step: Callable[[], None], warm_up: Callable[[], No
     with (
         torch.cuda.device(device),
         torch.cuda.stream(torch.cuda.current_stream(device)),
-        _without_collections(),
+        without_collections(),
         torch.cuda.graph(graph, capture_error_mode="thread_local"),
     ):
         step()
@@ -45,7 +45,7 @@ def capture(context: Context, step: Callable[[], None], warm_up: Callable[[], No
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
+def without_collections() -> Iterator[None]:
     """Hold the garbage collector off: a graph, or a stream's event, that it found would be destroyed inside the
     capture, which ends it."""
     collects = gc.isenabled()
