@@ -1,4 +1,4 @@
-"""Keys that are split over programs: how many splits there are, and that their parts make a whole."""
+"""Keys that are split over programs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pageloom.attention.cache_storage import CacheStorage
 from pageloom.attention.paged.reference import paged_attention
 from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.backends.cuda import CudaOperators
-from pageloom.backends.cuda.geometry import MOST_SPLITS, Geometry, tile_of
-
-HALF = CacheStorage("float16", "NONE")
-GEOMETRY = Geometry("float16", 32, 8, 128, 128, 0.1, HALF, HALF, "paged", block_size=16)
-
-
-@pytest.mark.parametrize("sequences", [1, 3, 8, 33, 500])
-@pytest.mark.parametrize("kv_bound", [1, 64, 65, 512, 4096, 100_000])
-def test_splits_fill_the_multiprocessors_and_leave_none_without_a_step(sequences: int, kv_bound: int) -> None:
-    tile = tile_of(GEOMETRY, sequences=sequences, query_bound=1, kv_bound=kv_bound, multiprocessors=132)
-    units = sequences * GEOMETRY.kv_num_heads
-    assert tile.by_warp
-    assert 1 <= tile.splits <= MOST_SPLITS
-    assert tile.splits == 1 or (tile.splits * units <= 4 * 132 and kv_bound // tile.splits >= tile.block_n)
 
 
 @pytest.mark.parametrize("cache", ["float16", "int8", "int4"])

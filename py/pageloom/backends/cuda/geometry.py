@@ -157,13 +157,15 @@ def tile_of(
     splits: int | None = None,
 ) -> Tile:
     """For at most `query_bound` new tokens and `kv_bound` keys in each of `sequences`; of the kernel of few query rows
-    only where `few_rows` allows it, and there with `splits` where the keys are long enough, or as many as are best.
+    only where `few_rows` allows it, and there with `splits` where the keys are long enough, whatever `sequences`, or as
+    many as are best.
 
     The numbers are those that an H200 was fastest with.
     """
     query_rows, width = query_bound * geometry.group, _width(geometry)
     if few_rows and takes_decode(geometry, query_bound):
-        tile = _decode_tile(geometry, query_rows, sequences * geometry.kv_num_heads, kv_bound, multiprocessors)
+        units = sequences * geometry.kv_num_heads if splits is None else multiprocessors
+        tile = _decode_tile(geometry, query_rows, units, kv_bound, multiprocessors)
         return tile if splits is None else replace(tile, splits=splits_of(splits, 1, kv_bound, LEAST_KEYS))
     in_pairs = value_parts(geometry).count > 1 or geometry.key_storage.element == "int8"
     if query_rows <= FEW_ROWS:
