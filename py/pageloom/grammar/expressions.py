@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -85,34 +86,41 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
 
 
 def least_depths(root: Expression) -> Mapping[Expression, float]:
-    """For every part of `root` how many levels its shallowest string has; infinity where it has no string at all."""
-    order: dict[Expression, None] = {}
+    """For every part of `root` how many levels its shallowest string has; infinity where it has no string at all.
+
+    Knuth's generalisation of Dijkstra's algorithm to grammars, in time linear in the size of the grammar: depths are
+    found in ascending order, so that the first one found for an expression is its least.
+    """
+    users: dict[Expression, list[Expression]] = {root: []}
     pending = [root]
     while pending:
         expression = pending.pop()
-        if expression not in order:
-            order[expression] = None
-            pending.extend(parts_of(expression))
-    depths = dict.fromkeys(order, math.inf)
-    changed = True
-    while changed:
-        changed = False
-        for expression in reversed(order):
-            depth = _least_depth(expression, depths)
-            if depth < depths[expression]:
-                depths[expression] = depth
-                changed = True
+        for part in parts_of(expression):
+            if part not in users:
+                users[part] = []
+                pending.append(part)
+            users[part].append(expression)
+    missing = {expression: _num_needed(expression) for expression in users}
+    found = deque((expression, 0) for expression, number in missing.items() if number == 0)
+    depths = dict.fromkeys(users, math.inf)
+    while found:
+        expression, depth = found.popleft()
+        depths[expression] = depth
+        for user in users[expression]:
+            missing[user] -= 1
+            if missing[user] == 0 and isinstance(user, Nested):
+                found.append((user, depth + 1))
+            elif missing[user] == 0:
+                found.appendleft((user, depth))
     return depths
 
 
-def _least_depth(expression: Expression, depths: Mapping[Expression, float]) -> float:
-    inner = [depths[part] for part in parts_of(expression)]
+def _num_needed(expression: Expression) -> int:
+    """Of how many of its parts the depths have to be known for its own."""
     match expression:
         case Choice() | Rule():
-            return min(inner, default=math.inf)
-        case Nested():
-            return 1 + inner[0]
+            return 1
         case Repeat(least=0):
             return 0
         case _:
-            return max(inner, default=0)
+            return len(parts_of(expression))

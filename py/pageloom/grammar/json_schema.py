@@ -6,6 +6,7 @@ objects with `properties` have those alone, in the order of the schema, which is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 from urllib.parse import unquote
@@ -24,9 +25,10 @@ from pageloom.grammar.json_grammar import (
     object_of,
     string,
 )
-from pageloom.grammar.schema_overlap import may_overlap, type_of
+from pageloom.grammar.schema_overlap import Overlaps, type_of
 
-MAX_SCHEMAS = 5000
+MAX_PARTS = 5000
+"""Schemas, values in constants, and names without a schema."""
 MAX_SCHEMA_DEPTH = 64
 ANNOTATIONS = frozenset(
     {
@@ -41,6 +43,8 @@ TYPE_KEYWORDS: Mapping[str, tuple[str, ...]] = {
     "string": ("minLength", "maxLength"),
 }
 _ALTERNATIVES = ("$ref", "enum", "const", "anyOf", "oneOf")
+_INDEX = re.compile("0|[1-9][0-9]{0,8}")
+"""Of an array, in a JSON pointer (RFC 6901, section 4)."""
 KEYWORDS = frozenset({"type", *_ALTERNATIVES, *(name for names in TYPE_KEYWORDS.values() for name in names)})
 
 
@@ -66,15 +70,16 @@ class _Compiler:
         self._rules: dict[str, Rule] = {}
         self._unfinished: list[tuple[Rule, object, str]] = []
         self._one_ofs: list[tuple[list[object], str]] = []
-        self._num_schemas = 0
+        self._num_parts = 0
 
     def root(self) -> Expression:
         root = self._rule("#")
         while self._unfinished:
             rule, schema, pointer = self._unfinished.pop()
             rule.body = self._compile(schema, pointer, 0)
+        overlaps = Overlaps(lambda reference: resolve(self._root, _local(reference, "#")))
         for schemas, pointer in self._one_ofs:
-            self._check_one_of(schemas, pointer)
+            _check_one_of(schemas, pointer, overlaps)
         return root
 
     def _rule(self, pointer: str) -> Rule:
@@ -84,11 +89,9 @@ class _Compiler:
         return self._rules[pointer]
 
     def _compile(self, schema: object, pointer: str, depth: int) -> Expression:
-        self._num_schemas += 1
-        if self._num_schemas > MAX_SCHEMAS or depth > MAX_SCHEMA_DEPTH:
-            raise NotSupported(
-                f"the schema has over {MAX_SCHEMAS} parts or {MAX_SCHEMA_DEPTH} levels; simplify it", param=pointer
-            )
+        self._count(1, pointer)
+        if depth > MAX_SCHEMA_DEPTH:
+            raise NotSupported(f"the schema has over {MAX_SCHEMA_DEPTH} levels; simplify it", param=pointer)
         if isinstance(schema, bool):
             return ANY_VALUE if schema else IMPOSSIBLE
         if not isinstance(schema, dict):
@@ -125,21 +128,14 @@ class _Compiler:
             self._one_ofs.append((value, here))
         return _choice(self._compile(item, _at(here, index), depth + 1) for index, item in enumerate(value))
 
-    def _check_one_of(self, schemas: list[object], pointer: str) -> None:
-        for index, schema in enumerate(schemas):
-            for other in schemas[:index]:
-                if may_overlap(schema, other, lambda target: resolve(self._root, _local(target, pointer))):
-                    raise NotSupported(
-                        "two alternatives of oneOf may allow the same value; use anyOf, or give each a required "
-                        "property whose const or enum tells it apart",
-                        param=_at(pointer, index),
-                    )
+    def _count(self, parts: int, pointer: str) -> None:
+        self._num_parts += parts
+        if self._num_parts > MAX_PARTS:
+            raise NotSupported(f"the schema has over {MAX_PARTS} parts; simplify it", param=pointer)
 
     def _constants(self, values: list[Any], keywords: dict[str, Any], pointer: str, here: str) -> Expression:
         types = _types(keywords, pointer) if "type" in keywords else None
-        self._num_schemas += len(values)
-        if self._num_schemas > MAX_SCHEMAS:
-            raise NotSupported(f"the schema has over {MAX_SCHEMAS} parts; simplify it", param=here)
+        self._count(_num_values(values), here)
         allowed = [value for value in values if types is None or _is_of(value, types)]
         try:
             return _choice(constant(value) for value in allowed)
@@ -168,6 +164,8 @@ class _Compiler:
         if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
             _invalid(f"required is {shown(required)}; it has to be a list of names", _at(pointer, "required"))
         extra = [name for name in dict.fromkeys(required) if name not in properties]
+        self._count(len(extra), _at(pointer, "required"))
+        needed = frozenset(required)
         if not properties and not extra:
             value = self._compile(others, _at(pointer, "additionalProperties"), depth + 1)
             return map_of(value)
@@ -179,7 +177,7 @@ class _Compiler:
         if not isinstance(others, bool):
             _invalid(f"additionalProperties is {shown(others)}", _at(pointer, "additionalProperties"))
         members = [
-            Member(name, self._compile(value, _at(pointer, "properties", name), depth + 1), name in required)
+            Member(name, self._compile(value, _at(pointer, "properties", name), depth + 1), name in needed)
             for name, value in properties.items()
         ]
         members += [Member(name, ANY_VALUE if others else IMPOSSIBLE, required=True) for name in extra]
@@ -194,13 +192,36 @@ def resolve(root: object, pointer: str) -> object:
     value = root
     for part in pointer.split("/")[1:]:
         name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+        if isinstance(value, list) and _INDEX.fullmatch(name) and int(name) < len(value):
             value = value[int(name)]
         elif isinstance(value, dict) and name in value:
             value = value[name]
         else:
             raise InvalidArgument(f"there is nothing at {shown(pointer)} in the schema", param=pointer)
     return value
+
+
+def _check_one_of(schemas: list[object], pointer: str, overlaps: Overlaps) -> None:
+    for index, schema in enumerate(schemas):
+        for other in schemas[:index]:
+            if overlaps.may_overlap(schema, other):
+                raise NotSupported(
+                    "two alternatives of oneOf may allow the same value; use anyOf, or give each a required "
+                    "property whose const or enum tells it apart",
+                    param=_at(pointer, index),
+                )
+
+
+def _num_values(values: list[Any]) -> int:
+    """How many values there are, those within them included."""
+    number = 0
+    pending = list(values)
+    while pending:
+        number += 1
+        value = pending.pop()
+        if isinstance(value, list | dict):
+            pending.extend(value.values() if isinstance(value, dict) else value)
+    return number
 
 
 def _local(reference: object, pointer: str) -> str:

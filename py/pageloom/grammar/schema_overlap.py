@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from typing import Any
 
+from pageloom.errors import NotSupported
+
 MOST_LEVELS = 8
+MOST_COMPARISONS = 30_000
+"""Of schemas, values and names, for all of a schema: alternatives within alternatives multiply."""
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 
 Resolve = Callable[[object], object]
@@ -20,41 +23,59 @@ def type_of(value: object) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):
-        return "integer" if float(value).is_integer() else "number"
+        return "integer" if isinstance(value, int) or value.is_integer() else "number"
     return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 
 
-def may_overlap(first: object, second: object, resolve: Resolve, level: int = 0) -> bool:
-    """False only where no value fits both; `resolve` gives what a `$ref` stands for."""
-    first, second = _resolved(first, resolve), _resolved(second, resolve)
-    if first is False or second is False:
+class Overlaps:
+    """Compares the schemas of one schema, two by two."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        """`resolve` gives what a `$ref` stands for."""
+        self._resolve = resolve
+        self._left = MOST_COMPARISONS
+
+    def may_overlap(self, first: object, second: object, level: int = 0) -> bool:
+        """False only where no value fits both. Raises `NotSupported` once all comparisons together are too many."""
+        self._spend(1)
+        first, second = _resolved(first, self._resolve), _resolved(second, self._resolve)
+        if first is False or second is False:
+            return False
+        if not isinstance(first, dict) or not isinstance(second, dict) or level > MOST_LEVELS:
+            return True
+        for schema, other in ((first, second), (second, first)):
+            for name in ("anyOf", "oneOf"):
+                if isinstance(schema.get(name), list):
+                    return any(self.may_overlap(option, other, level + 1) for option in schema[name])
+        values, others = _values(first), _values(second)
+        self._spend(len(values or ()) + len(others or ()))
+        if values is not None and others is not None:
+            return not {_text(value) for value in values}.isdisjoint(_text(value) for value in others)
+        common = _types(first) & _types(second)
+        if common != {"object"}:
+            return bool(common)
+        return not self._told_apart(first, second, level)
+
+    def _told_apart(self, first: dict[str, Any], second: dict[str, Any], level: int) -> bool:
+        """Whether a property that both require has no value for both, or one requires what the other rules out."""
+        for schema, other in ((first, second), (second, first)):
+            known, required = other.get("properties", {}), set(other.get("required", ()))
+            self._spend(len(required))
+            for name in schema.get("required", ()):
+                if name not in known and other.get("additionalProperties") is False:
+                    return True
+                mine = schema.get("properties", {}).get(name, True)
+                if name in required and not self.may_overlap(mine, known.get(name, True), level + 1):
+                    return True
         return False
-    if not isinstance(first, dict) or not isinstance(second, dict) or level > MOST_LEVELS:
-        return True
-    for schema, other in ((first, second), (second, first)):
-        for name in ("anyOf", "oneOf"):
-            if isinstance(schema.get(name), list):
-                return any(may_overlap(option, other, resolve, level + 1) for option in schema[name])
-    common = _types(first) & _types(second)
-    if _values(first) is not None and _values(second) is not None:
-        return any(_same(a, b) for a, b in itertools.product(_values(first) or (), _values(second) or ()))
-    if common != {"object"}:
-        return bool(common)
-    return not _told_apart(first, second, resolve, level)
 
-
-def _told_apart(first: dict[str, Any], second: dict[str, Any], resolve: Resolve, level: int) -> bool:
-    """Whether a property that both require has no value for both, or one requires what the other rules out."""
-    for schema, other in ((first, second), (second, first)):
-        known = other.get("properties", {})
-        for name in schema.get("required", ()):
-            if name not in known and other.get("additionalProperties") is False:
-                return True
-            if name in other.get("required", ()) and not may_overlap(
-                schema.get("properties", {}).get(name, True), known.get(name, True), resolve, level + 1
-            ):
-                return True
-    return False
+    def _spend(self, number: int) -> None:
+        self._left -= number
+        if self._left < 0:
+            raise NotSupported(
+                f"telling the alternatives of oneOf apart takes over {MOST_COMPARISONS} comparisons; use anyOf",
+                param="#",
+            )
 
 
 def _resolved(schema: object, resolve: Resolve) -> object:
@@ -82,12 +103,8 @@ def _types(schema: dict[str, Any]) -> set[str]:
     return types | {"integer"} if "number" in types else types
 
 
-def _same(first: object, second: object) -> bool:
-    """Equality of JSON values: true is not 1, and 1 is 1.0."""
-    return _text(first) == _text(second)
-
-
 def _text(value: object) -> str:
+    """The same for equal JSON values alone: true is not 1, and 1 is 1.0."""
     return json.dumps(_plain(value), sort_keys=True)
 
 
