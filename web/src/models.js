@@ -7,7 +7,7 @@ import { invalidArgument } from './errors.js';
 import { startWorker } from './worker_client.js';
 
 /** Where the built-in model lies, from the page's folder. */
-const BUILT_IN = 'model/SmolLM2-135M-Instruct.Q4_1.gguf';
+export const BUILT_IN_PATH = 'model/SmolLM2-135M-Instruct.Q4_1.gguf';
 
 /** @typedef {'built-in' | File | Blob | URL | string | {stored: string}} Model */
 
@@ -18,7 +18,7 @@ const BUILT_IN = 'model/SmolLM2-135M-Instruct.Q4_1.gguf';
 export function modelChoice(model) {
   if (model instanceof File) return { blob: model, name: model.name };
   if (model instanceof Blob) return { blob: model, name: 'model.gguf' };
-  if (model === 'built-in') return { builtIn: BUILT_IN };
+  if (model === 'built-in') return { builtIn: BUILT_IN_PATH };
   if (model instanceof URL || typeof model === 'string') {
     if (!URL.canParse(model, document.baseURI)) throw invalidArgument(`${model} is no URL`, 'model');
     return { url: new URL(model, document.baseURI).href };

@@ -60,6 +60,13 @@ test('JSON that was cut off is no value', () => {
   assert.deepEqual([outcome.state, outcome.value, fieldOf(outcome, 'city')], ['cut off', undefined, '']);
 });
 
+test('an answer that is not the JSON it was to be fails its row', () => {
+  const job = jobOf({ ...FIRST_SETTINGS, mode: 'json', schema: SCHEMA }, {});
+  const outcome = outcomeOf(job, { ...RESULT, text: 'Oslo', finish_reason: 'stop' });
+  assert.deepEqual([outcome.state, outcome.value, outcome.text], ['failed', undefined, 'Oslo']);
+  assert.match(outcome.error?.message ?? '', /not JSON/);
+});
+
 test('what came of a row has its figures', () => {
   const job = jobOf(FIRST_SETTINGS, {});
   const label_probabilities = { good: 0.9, bad: 0.1 };

@@ -5,6 +5,7 @@
  * @import {Values} from './template.js'
  */
 
+import { errorObject } from '../errors.js';
 import { fill } from './template.js';
 
 /**
@@ -113,15 +114,30 @@ export function outcomeOf(job, result) {
   if ('error' in result) return { ...nothing, state: 'failed', error: result.error };
   const { usage, timings } = result;
   const state = STATE_OF[result.finish_reason];
+  const value = job.response_format && state === 'done' ? parsed(result.text) : undefined;
+  const isBroken = value instanceof SyntaxError;
   return {
     ...nothing,
-    state,
+    state: isBroken ? 'failed' : state,
     text: result.text,
+    error: isBroken ? errorObject(new Error(`the answer is not JSON: ${value.message}`)) : null,
     probabilities: result.label_probabilities ?? null,
-    value: job.response_format && state === 'done' ? JSON.parse(result.text) : undefined,
+    value: isBroken ? undefined : value,
     tokens: { prompt: usage.prompt_tokens, cached: usage.cached_tokens, completion: usage.completion_tokens },
     seconds: timings ? timings.finished - (timings.admitted ?? timings.finished) : null,
   };
+}
+
+/**
+ * @param {string} text
+ * @returns {unknown} The value of JSON, or the `SyntaxError` of what is none.
+ */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    return error;
+  }
 }
 
 /**

@@ -12,6 +12,7 @@
  */
 
 import { acceptDrop, button, download, element } from '../dom.js';
+import { BUILT_IN_PATH } from '../models.js';
 import { counted } from '../words.js';
 import { FIRST_SETTINGS, jobOf } from './answer.js';
 import { BatchForm } from './batch_form.js';
@@ -288,7 +289,8 @@ export class BatchView {
  * @returns {KeptModel}
  */
 function modelOf({ model: { name, stored } }) {
-  return { name, choice: stored ? { stored } : null };
+  const isBuiltIn = BUILT_IN_PATH.endsWith(`/${name}`);
+  return { name, choice: stored ? { stored } : isBuiltIn ? 'built-in' : null };
 }
 
 /** @param {KeptModel} model */
