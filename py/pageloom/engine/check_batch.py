@@ -21,6 +21,7 @@ def check_batch(batch: StepBatch, limits: RunnerLimits) -> None:
 
 
 def _require(condition: bool, message: str, param: str) -> None:
+    """For what is checked once a step: the message is made in any case."""
     if not condition:
         raise InvalidArgument(message, param=param)
 
@@ -42,14 +43,16 @@ def _check_counts(batch: StepBatch, limits: RunnerLimits, num_tokens: int, num_s
         "feed_rows",
     )
     cumulative = batch.cumulative_sequence_length
-    _require(
-        len(cumulative) == num_sequences + 1
-        and cumulative[0] == 0
-        and cumulative[-1] == num_tokens
-        and all(start <= end for start, end in itertools.pairwise(cumulative)),
-        f"cumulative_sequence_length {cumulative} is no prefix sum of {num_sequences} lengths up to {num_tokens}",
-        "cumulative_sequence_length",
-    )
+    if (
+        len(cumulative) != num_sequences + 1
+        or cumulative[0] != 0
+        or cumulative[-1] != num_tokens
+        or any(start > end for start, end in itertools.pairwise(cumulative))
+    ):
+        raise InvalidArgument(
+            f"cumulative_sequence_length {cumulative} is no prefix sum of {num_sequences} lengths up to {num_tokens}",
+            param="cumulative_sequence_length",
+        )
     _require(
         len(batch.block_table) == num_sequences,
         f"block_table has {len(batch.block_table)} rows for {num_sequences} sequences",
@@ -59,47 +62,46 @@ def _check_counts(batch: StepBatch, limits: RunnerLimits, num_tokens: int, num_s
 
 def _check_tokens(batch: StepBatch, limits: RunnerLimits) -> None:
     for token_id, feed_row in zip(batch.input_ids, batch.feed_rows, strict=True):
-        _require(
-            -1 <= feed_row < limits.max_sequences,
-            f"feed row {feed_row} is not -1 or a row below {limits.max_sequences}",
-            "feed_rows",
-        )
-        _require(
-            feed_row >= 0 or 0 <= token_id < limits.vocab_size,
-            f"token id {token_id} is outside the vocabulary of {limits.vocab_size}",
-            "input_ids",
-        )
+        if not -1 <= feed_row < limits.max_sequences:
+            raise InvalidArgument(
+                f"feed row {feed_row} is not -1 or a row below {limits.max_sequences}", param="feed_rows"
+            )
+        if feed_row < 0 and not 0 <= token_id < limits.vocab_size:
+            raise InvalidArgument(
+                f"token id {token_id} is outside the vocabulary of {limits.vocab_size}", param="input_ids"
+            )
 
 
 def _check_sequence(batch: StepBatch, limits: RunnerLimits, sequence: int, new_tokens: int) -> None:
     past, blocks = batch.past_seqlens[sequence], batch.block_table[sequence]
-    _require(past >= 0, f"sequence {sequence} has {past} cached tokens", "past_seqlens")
-    _require(
-        len(blocks) <= limits.max_blocks_per_sequence,
-        f"sequence {sequence} has {len(blocks)} blocks; at most {limits.max_blocks_per_sequence} are allowed",
-        "block_table",
-    )
-    needed = -(-(past + new_tokens) // limits.block_size)
-    _require(
-        new_tokens == 0 or len(blocks) >= needed,
-        f"sequence {sequence} needs {needed} blocks for {past} cached and {new_tokens} new tokens, not {len(blocks)}",
-        "block_table",
-    )
-    for block in blocks:
-        _require(
-            0 <= block < limits.num_blocks,
-            f"block {block} of sequence {sequence} is outside the pool of {limits.num_blocks}",
-            "block_table",
+    if past < 0:
+        raise InvalidArgument(f"sequence {sequence} has {past} cached tokens", param="past_seqlens")
+    if len(blocks) > limits.max_blocks_per_sequence:
+        raise InvalidArgument(
+            f"sequence {sequence} has {len(blocks)} blocks; at most {limits.max_blocks_per_sequence} are allowed",
+            param="block_table",
         )
+    needed = -(-(past + new_tokens) // limits.block_size)
+    if new_tokens and len(blocks) < needed:
+        raise InvalidArgument(
+            f"sequence {sequence} needs {needed} blocks for {past} cached and {new_tokens} new tokens, not "
+            f"{len(blocks)}",
+            param="block_table",
+        )
+    for block in (min(blocks), max(blocks)) if blocks else ():
+        if not 0 <= block < limits.num_blocks:
+            raise InvalidArgument(
+                f"block {block} of sequence {sequence} is outside the pool of {limits.num_blocks}", param="block_table"
+            )
 
 
 def _check_rows(batch: StepBatch, limits: RunnerLimits, num_tokens: int) -> None:
     rows = batch.logits_rows
-    _require(
-        len(rows) <= limits.max_sequences and all(0 <= row < num_tokens for row in rows),
-        f"logits_rows {rows} are not at most {limits.max_sequences} indices of the {num_tokens} tokens",
-        "logits_rows",
-    )
+    if len(rows) > limits.max_sequences or any(not 0 <= row < num_tokens for row in rows):
+        raise InvalidArgument(
+            f"logits_rows {rows} are not at most {limits.max_sequences} indices of the {num_tokens} tokens",
+            param="logits_rows",
+        )
     _require(
         1 <= batch.num_candidates <= limits.max_candidates,
         f"{batch.num_candidates} candidates are asked for; 1 to {limits.max_candidates} are allowed",
