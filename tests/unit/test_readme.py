@@ -1,7 +1,6 @@
 """The README's commands exist, take the options shown, and each is run by a test; what it links to is there.
 
-Its Python blocks are run by `tests/native/test_readme_python.py` and `tests/cpu/test_readme_python.py`, its JavaScript
-by `e2e/test_readme_javascript.py`.
+Its Python block is run by `tests/native/test_readme_python.py`, its JavaScript by `e2e/test_readme_javascript.py`.
 """
 
 import re
