@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pageloom.errors import NotSupported
 from pageloom.grammar.expressions import (
     Choice,
     Expression,
@@ -26,6 +27,8 @@ from pageloom.grammar.json_string import BODY, CLOSED, INVALID, TRANSITIONS
 
 MAX_DEPTH = 32
 """Levels of nesting that an answer may have."""
+MAX_POSITIONS = 5000
+"""Of one text. As many as a schema may have parts, so that any `enum` is within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,30 @@ Position = Stack | None
 Positions = tuple[Position, ...]
 
 
+class Fork:
+    """Positions by the bytes with which they go on, so that a byte is tried only where it may lead on."""
+
+    def __init__(self, positions: Iterable[Position]) -> None:
+        self._by_byte: dict[int, list[Stack]] = {}
+        self._in_strings: list[Stack] = []
+        for stack in positions:
+            if stack is None:
+                continue
+            match stack.expression:
+                case Literal(data=data):
+                    assert isinstance(stack.progress, int)
+                    self._by_byte.setdefault(data[stack.progress], []).append(stack)
+                case OneOf(values=values):
+                    for byte in values:
+                        self._by_byte.setdefault(byte, []).append(stack)
+                case _:
+                    self._in_strings.append(stack)
+
+    def at(self, byte: int) -> Iterable[Stack]:
+        """Those that may go on with `byte`."""
+        return (*self._by_byte.get(byte, ()), *self._in_strings)
+
+
 class Automaton:
     """One grammar. `is_possible` says whether it has any string within `MAX_DEPTH`; without, nothing else is asked."""
 
@@ -70,12 +97,21 @@ class Automaton:
         self.start: Positions = self._settle([self._stack(root, None, 0)]) if self.is_possible else ()
 
     def advance(self, positions: Iterable[Position], byte: int) -> Positions:
-        """Where a text goes from any of `positions` with one more byte; empty where it leaves the grammar."""
+        """Where a text goes from any of `positions` with one more byte; empty where it leaves the grammar.
+
+        Raises `NotSupported` where there are over `MAX_POSITIONS`: alternatives that begin alike multiply with each
+        level.
+        """
         found: dict[Position, None] = {}
         for position in positions:
             if position is not None:
                 for target in self._move(position, byte):
                     found[target] = None
+                if len(found) > MAX_POSITIONS:
+                    raise NotSupported(
+                        f"the text may go on in over {MAX_POSITIONS} ways here; give the schema fewer alternatives "
+                        "that begin alike"
+                    )
         return tuple(found)
 
     def behind(self, stack: Stack) -> Positions:

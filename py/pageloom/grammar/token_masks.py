@@ -12,11 +12,15 @@ from functools import reduce
 from operator import or_
 
 from pageloom.errors import NotSupported
-from pageloom.grammar.automaton import Automaton, Position, Positions, Stack, StringState
+from pageloom.grammar.automaton import Automaton, Fork, Position, Positions, Stack, StringState
 from pageloom.grammar.spellings import Spellings, bits, matching
 
 MOST_KEPT_BYTES = 2**22
 """Of the masks of stacks, and as many of the masks of positions, that a grammar keeps; then it begins anew."""
+
+
+MOST_ALONE = 16
+"""Positions of which each has a mask of its own that is kept; of more, one for all costs less."""
 
 
 class TokenMasks:
@@ -34,13 +38,13 @@ class TokenMasks:
         self._by_positions: dict[tuple[object, ...], bytes] = {}
 
     def allowed(self, positions: Positions) -> bytes:
-        """The tokens that may come next. Raises `NotSupported` where there is none."""
+        """The tokens that may come next. Raises `NotSupported` where there is none, and as `Automaton.advance` does."""
         keys = tuple(map(self._key, positions))
         mask = self._by_positions.get(keys)
         if mask is None:
             if len(self._by_positions) >= self._most_kept:
                 self._by_positions.clear()
-            value = reduce(or_, map(self._mask, positions, keys), 0)
+            value = self._value(positions, keys)
             if not value:
                 raise NotSupported("no token of the model's vocabulary can go on here as the response format demands")
             mask = self._by_positions[keys] = value.to_bytes(self._mask_bytes, "little")
@@ -51,6 +55,17 @@ class TokenMasks:
         for byte in self._spellings.token_bytes[token_id]:
             positions = self.automaton.advance(positions, byte)
         return positions
+
+    def _value(self, positions: Positions, keys: tuple[object, ...]) -> int:
+        """Many positions are looked at together, as far as they are not within strings: they begin alike."""
+        alone = dict(zip(keys, positions, strict=True))
+        together: Positions = ()
+        if len(positions) > MOST_ALONE:
+            together = tuple(position for position in positions if not _is_in_string(position))
+            for position in together:
+                del alone[position]
+        masks = (self._mask(position, key) for key, position in alone.items())
+        return reduce(or_, masks, self._anywhere(together) if together else 0)
 
     def _mask(self, position: Position, key: object) -> int:
         if position is None:
@@ -77,21 +92,26 @@ class TokenMasks:
         return (position.rest, progress.state, min(progress.need, longest + 1), room)
 
     def _anywhere(self, positions: Positions) -> int:
-        found = matching(self._spellings.sorted, positions, self._step)
+        found = matching(self._spellings.sorted, Fork(positions), self._step)
         return bits((token_id for index in found for token_id in self._spellings.ids[index]), self._spellings.size)
 
     def _in_string(self, position: Stack, string: StringState) -> int:
         tokens = self._spellings.string_tokens(string.state)
         need, room = string.need, self._spellings.longest if string.room is None else string.room
         mask = reduce(or_, (mask for begun, mask in tokens.inside.items() if begun <= room), 0)
-        for index in matching(tokens.tails, self.automaton.behind(position), self._step):
+        for index in matching(tokens.tails, Fork(self.automaton.behind(position)), self._step):
             for begun, closing in tokens.closing[index].items():
                 if need <= begun <= room:
                     mask |= closing
         return mask
 
-    def _step(self, positions: Positions, byte: int) -> Positions | None:
-        return self.automaton.advance(positions, byte) or None
+    def _step(self, fork: Fork, byte: int) -> Fork | None:
+        positions = self.automaton.advance(fork.at(byte), byte)
+        return Fork(positions) if positions else None
+
+
+def _is_in_string(position: Position) -> bool:
+    return position is None or isinstance(position.progress, StringState)
 
 
 class GrammarConstraint:
@@ -100,12 +120,18 @@ class GrammarConstraint:
     def __init__(self, masks: TokenMasks) -> None:
         self._masks = masks
         self._positions = masks.automaton.start
+        self._refusal: NotSupported | None = None
 
     def allowed(self) -> bytes:
+        if self._refusal is not None:
+            raise self._refusal
         return self._masks.allowed(self._positions)
 
     def advance(self, token_id: int) -> None:
-        self._positions = self._masks.behind(self._positions, token_id)
+        try:
+            self._positions = self._masks.behind(self._positions, token_id)
+        except NotSupported as error:
+            self._refusal = error
 
     @property
     def is_complete(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pageloom.errors import InvalidArgument, NotSupported
+from pageloom.grammar.grammars import Grammars
 from pageloom.grammar.json_schema import compile_schema
 
 SECONDS = 5
@@ -75,3 +76,35 @@ def test_whole_numbers_have_any_size(schema: Any) -> None:
 def test_a_reference_to_no_item_of_a_list_is_refused(index: str) -> None:
     with pytest.raises(InvalidArgument, match="there is nothing at"):
         compile_schema({"anyOf": [{"type": "null"}, {"$ref": f"#/anyOf/{index}"}, {}, {}]})
+
+
+BYTES = [*(bytes([byte]) for byte in range(256)), b""]
+AMBIGUOUS = {
+    "[": {"anyOf": [{"type": "array", "items": {"$ref": "#"}}] * 2 + [{"type": "null"}]},
+    '{"":': {"anyOf": [{"type": "object", "additionalProperties": {"$ref": "#"}}] * 3 + [{"type": "null"}]},
+}
+
+
+@pytest.mark.parametrize("opening", AMBIGUOUS)
+def test_alternatives_that_multiply_with_each_level_end_the_answer_in_words(opening: str) -> None:
+    grammars = Grammars(lambda token: BYTES[token], len(BYTES), end_ids=[256], mask_bytes=36)
+    constraint = grammars.constraint(compile_schema(AMBIGUOUS[opening]))
+    begun = time.perf_counter()
+    with pytest.raises(NotSupported, match="fewer alternatives"):  # noqa: PT012 - at one of the levels
+        for byte in (opening * 32).encode():
+            assert constraint.allowed()[byte // 8] >> byte % 8 & 1
+            constraint.advance(byte)
+    assert time.perf_counter() - begun < 2 * SECONDS
+
+
+def test_a_mask_over_thousands_of_alternatives_takes_a_moment() -> None:
+    names = [f"{number:05}" for number in range(0, 90_000, 20)]
+    tokens = [*BYTES, *(f'"{number:03}'.encode() for number in range(1000)), b'"00005']
+    grammars = Grammars(lambda token: tokens[token], len(tokens), end_ids=[256], mask_bytes=160)
+    constraint = grammars.constraint(compile_schema({"enum": names}))
+    begun = time.perf_counter()
+    mask = int.from_bytes(constraint.allowed(), "little")
+    assert time.perf_counter() - begun < SECONDS
+    begins = tuple(f'"{name}"'.encode() for name in names)
+    expected = [i for i, token in enumerate(tokens) if token and any(text.startswith(token) for text in begins)]
+    assert [token for token in range(len(tokens)) if mask >> token & 1] == expected
