@@ -19,6 +19,9 @@ export class LocalWorker {
   #env;
   /** @type {import('node:child_process').ChildProcess | null} */
   #process = null;
+  /** @type {Promise<unknown>} The last start or stop; the next waits for it, or two would leave a process behind. */
+  #last = Promise.resolve();
+  #isOver = false;
 
   /**
    * @param {typeof import('node:child_process').spawn} spawn
@@ -36,7 +39,45 @@ export class LocalWorker {
    */
   async start(backend) {
     if (!BACKENDS.includes(backend)) throw new Error(`there is no backend ${backend}; there is ${BACKENDS.join(', ')}`);
-    await this.stop();
+    this.#signal(); // one that is still starting need not be waited for
+    return this.#afterLast(() => this.#start(backend));
+  }
+
+  /** Ends it, if it runs, and waits for its end. */
+  stop() {
+    this.#signal();
+    return this.#afterLast(() => this.#stop());
+  }
+
+  /** Ends it at once, without waiting: the app is on its way out. */
+  kill() {
+    this.#isOver = true;
+    this.#process?.kill('SIGKILL');
+    this.#process = null;
+  }
+
+  #signal() {
+    this.#process?.kill();
+  }
+
+  /**
+   * @template Result
+   * @param {() => Promise<Result>} work
+   * @returns {Promise<Result>}
+   */
+  #afterLast(work) {
+    const result = this.#last.then(work);
+    this.#last = result.catch(() => {});
+    return result;
+  }
+
+  /**
+   * @param {string} backend
+   * @returns {Promise<Running>}
+   */
+  async #start(backend) {
+    await this.#stop();
+    if (this.#isOver) throw new Error('the app is ending');
     const token = randomBytes(32).toString('hex');
     const command = this.#env.PAGELOOM_COMMAND ?? 'pageloom';
     const options = ['serve', '--port', '0', '--json', '--backend', backend, '--allow-origin', ORIGIN];
@@ -53,25 +94,18 @@ export class LocalWorker {
       if (!ok) throw new Error(`the local worker at ${address} says that it is not well: HTTP ${status}`);
       return { address, token };
     } catch (error) {
-      await this.stop();
+      await this.#stop();
       throw error;
     }
   }
 
-  /** Ends it, if it runs, and waits for its end. */
-  async stop() {
+  async #stop() {
     const child = this.#process;
     this.#process = null;
     if (!child?.pid || child.exitCode !== null || child.signalCode !== null) return;
     const ended = new Promise((resolve) => child.once('exit', resolve));
     child.kill();
     await ended;
-  }
-
-  /** Ends it at once, without waiting: the app is on its way out. */
-  kill() {
-    this.#process?.kill('SIGKILL');
-    this.#process = null;
   }
 }
 

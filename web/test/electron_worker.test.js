@@ -18,7 +18,8 @@ function program(body) {
   writeFileSync(
     command,
     `#!${process.execPath}
-    const { writeFileSync } = require('node:fs');
+    const { appendFileSync, writeFileSync } = require('node:fs');
+    appendFileSync(${JSON.stringify(`${told}.pids`)}, process.pid + ' ');
     writeFileSync(${JSON.stringify(told)}, JSON.stringify({ argv: process.argv.slice(2), token: process.env.PAGELOOM_TOKEN, pid: process.pid }));
     ${body}`,
   );
@@ -26,6 +27,7 @@ function program(body) {
   return {
     worker: new LocalWorker(spawn, { PAGELOOM_COMMAND: command }),
     told: () => JSON.parse(readFileSync(told, 'utf8')),
+    pids: () => readFileSync(`${told}.pids`, 'utf8').trim().split(' ').map(Number),
   };
 }
 
@@ -65,6 +67,17 @@ test('a start ends the one before', async () => {
   const second = told().pid;
   worker.kill();
   while (isAlive(second)) await new Promise((resolve) => setImmediate(resolve));
+});
+
+test('of starts at once one is left, and none after a stop', async () => {
+  const { worker, told, pids } = program(SERVING);
+  const starts = await Promise.allSettled([worker.start('cpu'), worker.start('webgpu'), worker.start('cpu')]);
+  assert.equal(starts[2].status, 'fulfilled');
+  assert.deepEqual(pids().filter(isAlive), [told().pid]);
+  await Promise.allSettled([worker.start('cpu'), worker.stop()]);
+  assert.deepEqual(pids().filter(isAlive), []);
+  worker.kill();
+  await assert.rejects(worker.start('cpu'), /the app is ending/);
 });
 
 test('what keeps it from starting is told', async () => {
