@@ -129,6 +129,7 @@ def test_its_jobs_end_with_the_page(worker: RunningWorker) -> None:
         [{"id": 1}],
         [{"id": "1", "method": "stats", "params": {}}],
         [{"id": 1, "method": "close", "params": {}}],
+        [{"id": 1, "method": ["stats"], "params": {}}],
     ],
 )
 def test_what_is_no_call_is_refused(worker: RunningWorker, calls: object) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pageloom.errors import CapacityExceeded, InvalidArgument
+from pageloom.errors import CapacityExceeded, InvalidArgument, shown
 from pageloom.language_model import LanguageModel
 from pageloom.session import Session
 from pageloom.worker.errors import Stopping
@@ -47,8 +47,9 @@ class PageSession:
         for call in calls:
             if not isinstance(call.get("id"), int) or not isinstance(call.get("params"), dict):
                 raise InvalidArgument("a call has an id, a whole number, and params, an object", param="calls")
-            if call.get("method") not in _METHODS:
-                raise InvalidArgument(f"there is no method {call.get('method')!r:.60}", param="calls")
+            method = call.get("method")
+            if not isinstance(method, str) or method not in _METHODS:
+                raise InvalidArgument(f"there is no method {shown(method)}", param="calls")
         await self._on_thread(lambda: self._take(calls))
 
     def stop(self) -> None:
