@@ -35,6 +35,11 @@ test('a column of the input that is named like one of ours keeps its name', () =
 
 test('no cell of an exported CSV is a formula, and numbers stay numbers', () => {
   const formulas = [
+    '\n=1',
+    '＝1+1',
+    '＋1',
+    '－1',
+    '＠a',
     '=1+1',
     '+1+1',
     '-1+1',

@@ -109,3 +109,19 @@ test('no text is no rows, in every format', () => {
   assert.deepEqual(read(' \n '), { format: 'list', header: false, columns: [], rows: [] });
   assert.deepEqual(parseTable('', { format: 'json', header: false }), { columns: [], rows: [] });
 });
+
+test('rows are as many as there are, and columns as many as can be looked at', () => {
+  assert.equal(parseTable('a,b\n'.repeat(200_000), { format: 'csv', header: true }).rows.length, 199_999);
+  const wide = 'a,'.repeat(600);
+  const apart = Array.from({ length: 600 }, (_, index) => `{"c${index}": 1}`);
+  /** @type {[string, import('../src/batch/table_text.js').Format][]} */
+  const texts = [
+    [`${wide}\n1`, 'csv'],
+    [`1\n${wide.replaceAll(',', '\t')}`, 'tsv'],
+    [apart.join('\n'), 'jsonl'],
+    [`[${apart.join()}]`, 'json'],
+  ];
+  for (const [text, format] of texts) {
+    assert.throws(() => parseTable(text, { format, header: true }), /^Error: These rows have 60[01] columns; /);
+  }
+});

@@ -5,6 +5,7 @@ import { fileNameOf, toJson, toMarkdown } from '../src/chat/export.js';
 import {
   addNode,
   alternatives,
+  isWhole,
   messagesTo,
   newConversation,
   nodeOf,
@@ -81,4 +82,26 @@ test('the context is roomy, tight where the answer may not fit, and full where n
   assert.match(contextState(1900, 2048, 256).advice, /room for 148 more tokens/);
   assert.match(contextState(2047, 2048, 256).advice, /room for one more token:/);
   assert.equal(contextState(2048, 2048, 256).level, 'full');
+});
+
+test('a damaged conversation is told from a whole one', () => {
+  const { made } = conversation();
+  assert.ok(isWhole(structuredClone(made)));
+  assert.ok(isWhole(newConversation(1, { system: '' })));
+  const [first] = made.nodes;
+  const damages = [
+    { id: 7 },
+    { changed: undefined },
+    { settings: null },
+    { nodes: undefined },
+    { nodes: [null] },
+    { nodes: [{ ...first, parent: 0 }] },
+    { nodes: [{ ...first, content: null }] },
+    { nodes: [{ ...first, role: 'system' }] },
+    { chosen: null },
+    { chosen: { [ROOT]: 99 } },
+    { chosen: { 0: 0 } },
+  ];
+  for (const damage of damages) assert.ok(!isWhole({ ...made, ...damage }), JSON.stringify(damage));
+  for (const other of [null, undefined, 'chat', []]) assert.ok(!isWhole(other));
 });

@@ -21,8 +21,8 @@ import { stateOf } from './batch_run.js';
  * @property {number | null} seconds
  */
 
-/** What a spreadsheet would run as a formula: all that begins like one, but a plain number. */
-const FORMULA = /^(?![+-]?\d+([.,]\d+)?$)[=+\-@\t\r]/;
+/** What a spreadsheet would run as a formula: all that begins like one, in full width too, but a plain number. */
+const FORMULA = /^(?![+-]?\d+([.,]\d+)?$)[=+\-@\t\r\n＝＋－＠]/;
 
 /**
  * @param {BatchRow} row

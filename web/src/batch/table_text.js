@@ -16,6 +16,8 @@ export const FORMATS = { list: 'Lines', csv: 'CSV', tsv: 'TSV', jsonl: 'JSON Lin
 /** The column of rows that have no names. */
 const ONLY_COLUMN = 'text';
 const NAME_LENGTH = 60;
+/** More cannot be looked at, and each row has a value in each of them. */
+const MOST_COLUMNS = 500;
 /** @type {Reading} */
 const JSON_LINES = { format: 'jsonl', header: false };
 
@@ -71,7 +73,8 @@ export function parseTable(text, { format, header }, only = ONLY_COLUMN) {
   if (format === 'jsonl') return tableOf(linesOf(trimmed).map(parseJsonLine));
   const [first = [], ...rest] = parseCells(trimmed, format === 'tsv' ? '\t' : undefined);
   const lines = header ? rest : [first, ...rest];
-  const width = Math.max(first.length, ...rest.map(({ length }) => length));
+  const width = rest.reduce((most, { length }) => Math.max(most, length), first.length);
+  checkColumns(width);
   const names = Array.from({ length: width }, (_, index) => (header && first[index]?.trim()) || `column ${index + 1}`);
   const columns = names.map((name, index) => distinct(name, names.slice(0, index)));
   const rows = lines.map((line) => Object.fromEntries(columns.map((column, index) => [column, line[index] ?? ''])));
@@ -129,6 +132,11 @@ function parseCells(text, delimiter) {
   return /** @type {import('papaparse').ParseResult<string[]>} */ (
     Papa.parse(text, { skipEmptyLines: 'greedy', ...choice })
   ).data;
+}
+
+/** @param {number} count */
+function checkColumns(count) {
+  if (count > MOST_COLUMNS) throw new Error(`These rows have ${count} columns; there may be ${MOST_COLUMNS}.`);
 }
 
 /**
@@ -189,6 +197,7 @@ function tableOf(items) {
     item !== null && typeof item === 'object' && !Array.isArray(item) ? Object.entries(item) : [[ONLY_COLUMN, item]],
   );
   const columns = [...new Set(rows.flatMap((members) => members.map(([name]) => String(name))))];
+  checkColumns(columns.length);
   return {
     columns,
     rows: rows.map((members) => {

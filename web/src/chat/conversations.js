@@ -5,7 +5,7 @@
 
 import { errorObject } from '../errors.js';
 import { saved } from '../saved.js';
-import { restored } from './tree.js';
+import { isWhole, restored } from './tree.js';
 
 /** While an answer comes, its conversation is written no more often than this. */
 const SAVE_MS = 1000;
@@ -21,12 +21,15 @@ export class Conversations {
   }
 
   /**
-   * The one that changed last comes first.
+   * The one that changed last comes first. Damaged ones are left where they are.
    * @returns {Promise<Conversation[]>}
    */
   async load() {
     const found = await this.#tried(saved.all('chats'));
-    return (found ?? []).map(restored).sort((a, b) => b.changed.localeCompare(a.changed));
+    return (found ?? [])
+      .filter(isWhole)
+      .map(restored)
+      .sort((a, b) => b.changed.localeCompare(a.changed));
   }
 
   /**

@@ -135,6 +135,29 @@ export function titleOf({ nodes, number, chosen }) {
 }
 
 /**
+ * Whether what the browser kept is a conversation whose branches all end: its storage can be damaged, or be written by
+ * another version of the page.
+ * @param {any} kept
+ * @returns {kept is Conversation}
+ */
+export function isWhole(kept) {
+  const { id, changed, settings, nodes, chosen } = kept ?? {};
+  const isObject = (/** @type {unknown} */ value) => value !== null && typeof value === 'object';
+  return (
+    typeof id === 'string' &&
+    typeof changed === 'string' &&
+    isObject(settings) &&
+    isObject(chosen) &&
+    Array.isArray(nodes) &&
+    nodes.every((node, index) => {
+      const isBehind = Number.isInteger(node?.parent) && node.parent >= ROOT && node.parent < index;
+      return isBehind && (node.role === 'user' || node.role === 'assistant') && typeof node.content === 'string';
+    }) &&
+    Object.entries(chosen).every(([parent, child]) => nodes[child]?.parent === Number(parent))
+  );
+}
+
+/**
  * What another visit finds: an answer that was under way then is one that was stopped.
  * @param {Conversation} conversation
  * @returns {Conversation}
