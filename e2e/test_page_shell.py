@@ -19,7 +19,7 @@ from pageloom.commands.page_server import PageServer, serving
 OWN_BYTES = 600_000
 NOT_OWN = ("pyodide/", "wheels/jinja2", "wheels/markupsafe", "wheels/micropip", "vectors/")
 """The interpreter, others' wheels, and the conformance cases, which are data that only their view fetches."""
-ATTEMPTS = 4
+ATTEMPTS = 6
 """A figure of time is of the page's making if one run of these reaches it: others of the machine only ever add."""
 
 pytestmark = pytest.mark.timeout(600)
