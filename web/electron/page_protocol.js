@@ -74,6 +74,15 @@ export class PageProtocol {
   }
 
   /**
+   * A file that was opened is never a document or a script of the page's origin, whatever it is called.
+   * @param {string} path
+   */
+  #typeOf(path) {
+    const isOpened = [...this.#opened.values()].includes(path);
+    return (!isOpened && MEDIA_TYPES[extname(path)]) || 'application/octet-stream';
+  }
+
+  /**
    * @param {Pick<Request, 'url' | 'method' | 'headers'>} request
    * @returns {Promise<Response>}
    */
@@ -89,7 +98,7 @@ export class PageProtocol {
     const { start, end } = range ?? { start: 0, end: found.size - 1 };
     const fields = new Headers({
       ...(HEADERS[basename(path)] ?? HEADERS['*']),
-      'Content-Type': MEDIA_TYPES[extname(path)] ?? 'application/octet-stream',
+      'Content-Type': this.#typeOf(path),
       'Content-Length': `${end - start + 1}`,
       'Accept-Ranges': 'bytes',
       ETag: `"${found.mtimeMs.toString(16)}-${found.size.toString(16)}"`,

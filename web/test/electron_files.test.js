@@ -84,6 +84,17 @@ test('a file that was opened is served whole or in ranges, with what tells its v
   assert.deepEqual([outside.status, outside.headers.get('Content-Range')], [416, 'bytes */14']);
 });
 
+test('a file that was opened is no document of the page, whatever it is called', async () => {
+  const { root, protocol } = folders();
+  for (const name of ['page.html', 'code.js', 'image.svg', 'm.gguf']) {
+    const path = join(root, name);
+    writeFileSync(path, '<script>alert(1)</script>');
+    const { headers } = await fetched(protocol, protocol.open(path));
+    assert.equal(headers.get('Content-Type'), 'application/octet-stream', name);
+    assert.equal(headers.get('X-Content-Type-Options'), 'nosniff');
+  }
+});
+
 test('a range is what RFC 9110 says', () => {
   assert.deepEqual(rangeOf('bytes=0-0', 10), { start: 0, end: 0 });
   assert.deepEqual(rangeOf('bytes=5-', 10), { start: 5, end: 9 });
