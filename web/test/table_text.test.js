@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { detect, onlyColumn, parseTable, writeTable } from '../src/batch/table_text.js';
+import { decodeText, detect, onlyColumn, parseTable, writeTable } from '../src/batch/table_text.js';
 
 /**
  * The rows of a text as it is read without being told how.
@@ -124,4 +124,17 @@ test('rows are as many as there are, and columns as many as can be looked at', (
   for (const [text, format] of texts) {
     assert.throws(() => parseTable(text, { format, header: true }), /^Error: These rows have 60[01] columns; /);
   }
+});
+
+test('a file is UTF-8 or UTF-16, or refused', () => {
+  const text = 'name\tcity\nZoë\t東京';
+  const little = Buffer.from(`\ufeff${text}`, 'utf16le');
+  const big = Buffer.from(little).swap16();
+  for (const bytes of [Buffer.from(text), Buffer.from(`\ufeff${text}`), little, big]) {
+    assert.equal(decodeText(Uint8Array.from(bytes).buffer), text);
+  }
+  for (const bytes of [Buffer.from('Zoë', 'latin1'), little.subarray(0, -1), Buffer.from([0xff, 0xfe, 0, 0xd8])]) {
+    assert.equal(decodeText(Uint8Array.from(bytes).buffer), null);
+  }
+  assert.equal(decodeText(new ArrayBuffer(0)), '');
 });

@@ -5,7 +5,7 @@
 
 import { button, element, field } from '../dom.js';
 import { bytesInWords, counted } from '../words.js';
-import { detect, FORMATS, onlyColumn, parseTable, writeTable } from './table_text.js';
+import { decodeText, detect, FORMATS, onlyColumn, parseTable, writeTable } from './table_text.js';
 
 const LARGEST_FILE = 16e6;
 /** Longer texts are read once typing pauses. */
@@ -78,7 +78,12 @@ export class RowsForm {
       this.#problem.textContent = `${file.name} has ${limit}. Divide it.`;
       return;
     }
-    this.takeText(await file.text());
+    const text = decodeText(await file.arrayBuffer());
+    if (text === null) {
+      this.#problem.textContent = `${file.name} is no text in UTF-8 or UTF-16. Save it as UTF-8.`;
+      return;
+    }
+    this.takeText(text);
   }
 
   /** @param {string} text */

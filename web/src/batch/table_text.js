@@ -22,6 +22,23 @@ const MOST_COLUMNS = 500;
 const JSON_LINES = { format: 'jsonl', header: false };
 
 /**
+ * The text of a file: UTF-16, as spreadsheets write it, where its byte order mark says so, else UTF-8; null where it is
+ * neither.
+ * @param {ArrayBuffer} bytes
+ * @returns {string | null}
+ */
+export function decodeText(bytes) {
+  const [first, second] = new Uint8Array(bytes, 0, Math.min(2, bytes.byteLength));
+  const isLittle = first === 0xff && second === 0xfe;
+  const encoding = isLittle ? 'utf-16le' : first === 0xfe && second === 0xff ? 'utf-16be' : 'utf-8';
+  try {
+    return new TextDecoder(encoding, { fatal: true }).decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
+/**
  * What the column of a list is called: as the template calls it, where that is one name.
  * @param {string[]} names  Columns that the template asks for.
  */
