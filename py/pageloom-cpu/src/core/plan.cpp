@@ -11,7 +11,8 @@ constexpr int64_t kSmallCall = 400'000;
 // Keys below which a part of a range costs more to merge than it saves.
 constexpr int64_t kShortestSplit = 256;
 constexpr int64_t kTileKvBlock = 128;
-constexpr int64_t kRowsKvBlock = 256;
+constexpr int64_t kRowsKvBlock = 128;
+constexpr int64_t kMostRowsKvBlock = 256;
 constexpr int64_t kTokenMajorKvBlock = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -75,7 +76,9 @@ class Planner {
     const int64_t budget = options_.caches.l2 / 2;
     // K and V of a block and of the next, with all heads where those are inside a token, stay in half of L2.
     const int64_t tokens = round_down(budget / 4 / std::max<int64_t>(1, problem_.key.row_stride), 16);
-    plan_.kv_block_rows = heads_inside() ? std::min(kTokenMajorKvBlock, tokens) : kRowsKvBlock;
+    // A block's weights are summed up lane by lane: few lanes make long sums, whose roundings add up.
+    const int64_t block = std::clamp<int64_t>(16 * kernels_.lanes, kRowsKvBlock, kMostRowsKvBlock);
+    plan_.kv_block_rows = heads_inside() ? std::min(kTokenMajorKvBlock, tokens) : block;
     plan_.kv_block_tile = std::clamp(round_down(budget / 2 / row_bytes, 16), int64_t{16}, kTileKvBlock);
     const int64_t rows = (budget - plan_.kv_block_tile * row_bytes) / row_bytes;
     const int64_t lanes = std::min(kernels_.most_tile_rows, round_down(rows, kernels_.tile_rows));
