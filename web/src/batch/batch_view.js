@@ -149,7 +149,7 @@ export class BatchView {
     this.#reading = reading;
     this.#run.setTable(table);
     this.#check();
-    this.#offerUndo(before, 'Other rows have taken the place of some');
+    this.#offerUndo(before, 'Rows were replaced');
   }
 
   /** Reads the form: what is asked now, and what keeps it from being asked. */
@@ -245,7 +245,7 @@ export class BatchView {
     if (what === 'everything') this.#show(NOTHING);
     else this.#run.clearOutcomes();
     this.#results.rearrange();
-    this.#offerUndo(before, what === 'everything' ? 'The batch is cleared' : 'The answers are cleared');
+    this.#offerUndo(before, 'Cleared');
   }
 
   /**
@@ -261,7 +261,7 @@ export class BatchView {
       this.#notice.hidden = true;
       this.#show(before);
     });
-    this.#notice.replaceChildren(`${words}; ${counted(had - has, 'answer')} went with them.`, undo);
+    this.#notice.replaceChildren(`${words}; ${counted(had - has, 'answer')} went.`, undo);
     this.#notice.hidden = false;
   }
 

@@ -31,13 +31,13 @@ const STATES = ['failed', 'stopped', 'cut off', 'running', 'waiting', 'outdated'
  */
 export function columnsOf(inputs, settings) {
   return [
-    { title: '#', kind: 'index', rem: 3, grow: 0, text: (row) => `${row.index + 1}`, by: (row) => row.index },
+    { title: '#', kind: 'index', rem: 2.5, grow: 0, text: (row) => `${row.index + 1}`, by: (row) => row.index },
     ...inputs.map((name) => textColumn(name, 'input', 8, 2, (row) => row.values[name] ?? '')),
     ...answerColumns(settings),
     {
       title: 'State',
       kind: 'state',
-      rem: 5.5,
+      rem: 5.25,
       grow: 0,
       text: stateOf,
       by: (row) => STATES.indexOf(stateOf(row)),
@@ -58,9 +58,7 @@ function answerColumns(settings) {
   if (fields.length === 0) return [textColumn('Answer', 'output', 12, 3, answerText)];
   return fields.map((name, index) =>
     // Until the fields are there, the first of them shows the text in which they come.
-    textColumn(name, 'field', 6.5, 1, (row) =>
-      index === 0 && !hasFields(row) ? answerText(row) : fieldText(row, name),
-    ),
+    textColumn(name, 'field', 6, 1, (row) => (index === 0 && !hasFields(row) ? answerText(row) : fieldText(row, name))),
   );
 }
 

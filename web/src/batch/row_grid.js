@@ -10,6 +10,8 @@ import { RowLine } from './row_line.js';
 
 /** Rows above and below those in sight. */
 const MARGIN = 6;
+/** How wide the last column is, which has a button a row. */
+const BUTTON_REM = 2.5;
 
 /**
  * @typedef {object} GridListener
@@ -64,8 +66,8 @@ export class RowGrid {
   setColumns(columns, sorting) {
     this.#columns = columns;
     const tracks = columns.map(({ rem, grow }) => (grow ? `minmax(${rem}rem, ${grow}fr)` : `${rem}rem`));
-    this.#scroller.style.setProperty('--tracks', [...tracks, '3rem'].join(' '));
-    this.#scroller.style.setProperty('--least', `${columns.reduce((sum, { rem }) => sum + rem, 3)}rem`);
+    this.#scroller.style.setProperty('--tracks', [...tracks, `${BUTTON_REM}rem`].join(' '));
+    this.#scroller.style.setProperty('--least', `${columns.reduce((sum, { rem }) => sum + rem, BUTTON_REM)}rem`);
     this.#scroller.setAttribute('aria-colcount', String(columns.length + 1));
     this.#head.replaceChildren(
       ...columns.map(({ title, kind }) => {
