@@ -77,6 +77,11 @@ class Session:
         """Jobs that have not been answered."""
         return len(self._running) + len(self._backlog)
 
+    @property
+    def job_ids(self) -> set[int]:
+        """Of the jobs that have not been answered."""
+        return {*self._running, *(call_id for call_id, _ in self._backlog)}
+
     async def idle(self) -> None:
         """Wait until every job has been answered."""
         while self._running or self._backlog:

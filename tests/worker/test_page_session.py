@@ -130,12 +130,27 @@ def test_its_jobs_end_with_the_page(worker: RunningWorker) -> None:
         [{"id": "1", "method": "stats", "params": {}}],
         [{"id": 1, "method": "close", "params": {}}],
         [{"id": 1, "method": ["stats"], "params": {}}],
+        [{"id": 1, "method": "generate", "params": JOB}] * 2,
+        [{"id": 1, "method": "snapshot", "params": {}}] * 101,
     ],
 )
 def test_what_is_no_call_is_refused(worker: RunningWorker, calls: object) -> None:
     with session(worker) as page, worker.http() as http:
         answer = http.post(f"/v1/session/{page.opening['session']}", json={"calls": calls})
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_argument")
+
+
+def test_an_id_is_free_again_once_its_job_is_answered(worker: RunningWorker) -> None:
+    with session(worker) as page, worker.http() as http:
+        path = f"/v1/session/{page.opening['session']}"
+        call = {"id": 7, "method": "generate", "params": {**JOB, "max_tokens": 400}}
+        assert http.post(path, json={"calls": [call]}).status_code == 204
+        page.first_token(7)
+        assert http.post(path, json={"calls": [call]}).json()["error"]["param"] == "calls"
+        http.post(path, json={"calls": [{"id": 8, "method": "abort", "params": {"id": 7}}]})
+        page.ends([7])
+        assert http.post(path, json={"calls": [{**call, "params": JOB}]}).status_code == 204
+        assert page.ends([7])[0]["result"]["finish_reason"] == "length"
 
 
 def test_a_worker_that_stops_lets_its_jobs_end_and_then_ends_it(model_path: Path, tmp_path: Path) -> None:

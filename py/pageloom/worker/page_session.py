@@ -16,6 +16,8 @@ from pageloom.worker.loop_thread import LoopThread
 T = TypeVar("T")
 MOST_JOBS = 10_000
 """That one page may have waiting."""
+MOST_LOOKS = 100
+"""Calls in one message that are no jobs: the model waits while they are answered."""
 
 
 class PageSession:
@@ -50,6 +52,8 @@ class PageSession:
             method = call.get("method")
             if not isinstance(method, str) or method not in _METHODS:
                 raise InvalidArgument(f"there is no method {shown(method)}", param="calls")
+        if sum(call["method"] != "generate" for call in calls) > MOST_LOOKS:
+            raise InvalidArgument(f"a message has at most {MOST_LOOKS} calls besides jobs", param="calls")
         await self._on_thread(lambda: self._take(calls))
 
     def stop(self) -> None:
@@ -84,6 +88,9 @@ class PageSession:
             raise Stopping("the worker is stopping; ask again once it runs")
         if self._session.num_jobs + len(jobs) > MOST_JOBS:
             raise CapacityExceeded(f"{len(jobs)} more jobs at once; a page may have {MOST_JOBS}")
+        ids = {job["id"] for job in jobs}
+        if len(ids) < len(jobs) or (ids and not ids.isdisjoint(self._session.job_ids)):
+            raise InvalidArgument("two jobs have the same id", param="calls")
         self._session.generate(json.dumps(jobs))
         for call in calls:
             if answer := _METHODS[call["method"]](self._session, call):
