@@ -7,6 +7,7 @@ package, so neither our reader's arithmetic nor a kernel is part of the oracle.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import gguf
@@ -47,8 +48,15 @@ class GgufWeights:
 class ReferenceDecoder:
     """`run` returns the logits of the wanted rows; `values` then holds the last value that each name had."""
 
-    def __init__(self, decoder: Decoder, weights: GgufWeights | dict[str, Array]) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        weights: GgufWeights | dict[str, Array],
+        stored: Callable[[Array], Array] = lambda x: x,
+    ) -> None:
+        """`stored` is what a cache gives back of the K and V that it was given."""
         self._decoder = decoder
+        self._stored = stored
         self._weights = weights
         self.values: dict[str, Array] = {}
 
@@ -112,6 +120,7 @@ class ReferenceDecoder:
         if op.rope:
             positions = np.arange(tokens)
             query, key = rotate(query, positions, op.rope), rotate(key, positions, op.rope)
+        key, value = self._stored(key), self._stored(value)
         group = op.num_heads // op.kv_num_heads
         key, value = np.repeat(key, group, axis=1), np.repeat(value, group, axis=1)
         scores = np.einsum("qhd,khd->hqk", query, key) * op.scale

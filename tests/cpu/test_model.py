@@ -20,7 +20,7 @@ import pageloom
 from pageloom.engine.batch import LogitAdjustment, StepBatch
 from pageloom.engine.core import EngineConfig
 from pageloom.engine.runner_settings import RunnerSettings
-from pageloom.errors import BadModelFile, CapacityExceeded, DeviceLost, InvalidArgument
+from pageloom.errors import BadModelFile, CapacityExceeded, DeviceLost, InvalidArgument, NotSupported
 from pageloom.language_model import LanguageModel
 from pageloom.model.decoder import load_model_description
 from pageloom.model.source import FileSource
@@ -192,6 +192,8 @@ async def test_settings_that_cannot_be_are_refused(tiny_path: Path) -> None:
         await pageloom.load(tiny_path, backend="cpu", settings=RunnerSettings(block_size=0))
     with pytest.raises(InvalidArgument, match="kind of WebGPU adapter"):
         await pageloom.load(tiny_path, backend="cpu", settings=RunnerSettings(prefer="gpu"))
+    with pytest.raises(NotSupported, match="a KV cache of float32 is not supported by models on the CPU"):
+        await pageloom.load(tiny_path, backend="cpu", settings=RunnerSettings(kv_dtype="float32"))
     with pytest.raises(InvalidArgument, match="webgpu, cpu"):
         await pageloom.load(tiny_path, backend="tpu")
 

@@ -21,7 +21,7 @@ import pageloom  # noqa: E402
 from pageloom.engine.batch import LogitAdjustment, StepBatch  # noqa: E402
 from pageloom.engine.core import EngineConfig  # noqa: E402
 from pageloom.engine.runner_settings import RunnerSettings  # noqa: E402
-from pageloom.errors import BadModelFile, CapacityExceeded, DeviceLost, InvalidArgument  # noqa: E402
+from pageloom.errors import BadModelFile, CapacityExceeded, DeviceLost, InvalidArgument, NotSupported  # noqa: E402
 from pageloom.language_model import LanguageModel  # noqa: E402
 from pageloom.model.decoder import load_model_description  # noqa: E402
 from pageloom.model.quantization import dequantize  # noqa: E402
@@ -220,6 +220,7 @@ async def test_settings_that_cannot_be_are_refused(device: Any, tiny_path: Path)
         (RunnerSettings(kv_memory=100), CapacityExceeded, "one KV block takes"),
         (RunnerSettings(block_size=24), InvalidArgument, "power of two of at least 16"),
         (RunnerSettings(prefer="gpu"), InvalidArgument, "kind of WebGPU adapter"),
+        (RunnerSettings(kv_dtype="float32"), NotSupported, "a KV cache of float32 is not supported by models on CUDA"),
     ):
         with pytest.raises(error, match=words):
             await pageloom.load(tiny_path, backend="cuda", settings=settings)

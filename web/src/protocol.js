@@ -40,6 +40,7 @@
  * @property {number} [block_size]  Tokens a page: a power of two, at least 16.
  * @property {number} [num_blocks]  Pages of the KV pool; by default as many as `kv_memory` holds.
  * @property {number} [kv_memory]  Bytes for the KV pool, over all layers.
+ * @property {'float32' | 'float16' | 'float8e4m3fn'} [kv_dtype]  What the KV pool stores; by default float16.
  * @property {number} [context_length]  Tokens that one sequence may have.
  * @property {number} [max_sequences]  Sequences a step.
  *

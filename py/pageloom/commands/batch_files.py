@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any, Literal, TextIO, cast
+from typing import IO, Any, Literal, TextIO, cast, get_args
 
+from pageloom.engine.runner_settings import KvDtype
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import InvalidArgument
 from pageloom.jobs import Job, RefusedJob, parse_job_lines
@@ -60,6 +61,18 @@ def add_device_options(parser: argparse.ArgumentParser) -> None:
     device.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
     device.add_argument("--num-blocks", type=int, metavar="N", help="pages in the pool; default: what fits the device")
     device.add_argument("--block-size", type=int, metavar="N", help="tokens a page: a power of two, at least 16")
+    device.add_argument("--kv-dtype", choices=get_args(KvDtype), help="what the pages store; default: float16")
+
+
+def pool_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """What `add_device_options` were given, as fields of `RunnerSettings`."""
+    given = {
+        "prefer": PREFERENCES[options.gpu],
+        "num_blocks": options.num_blocks,
+        "block_size": options.block_size,
+        "kv_dtype": options.kv_dtype,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def read_jobs(options: argparse.Namespace) -> list[Job | RefusedJob]:

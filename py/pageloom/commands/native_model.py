@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pageloom.commands.batch_files import PREFERENCES
+from pageloom.commands.batch_files import pool_settings
 from pageloom.commands.page_files import DEFAULT_MODEL
 from pageloom.commands.terminal import ProgressLine
 from pageloom.engine.runner_settings import RunnerSettings
@@ -29,16 +29,15 @@ def check_model_file(path: Path) -> None:
 
 
 async def load_model(options: argparse.Namespace) -> LanguageModel:
-    """The model of `--model`, as `--backend`, `--gpu`, `--num-blocks` and `--block-size` say.
+    """The model of `--model`, as `--backend` and the options of the device say.
 
     Raises as `load` does.
     """
     progress = ProgressLine(sys.stderr)
-    chosen = {"prefer": PREFERENCES[options.gpu], "num_blocks": options.num_blocks, "block_size": options.block_size}
     model = await load(
         options.model,
         backend=options.backend,
-        settings=RunnerSettings(**{name: value for name, value in chosen.items() if value is not None}),
+        settings=RunnerSettings(**pool_settings(options)),
         on_progress=lambda told: progress.show_stage(told.stage, told.done, told.total),
     )
     progress.clear()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from pageloom.commands import batch_files
-from pageloom.commands.batch_files import PREFERENCES, RowWriter
+from pageloom.commands.batch_files import RowWriter, pool_settings
 from pageloom.commands.browser import find_browser
 from pageloom.commands.page_files import find_page
 from pageloom.commands.page_server import PageServer, serving
@@ -78,9 +78,7 @@ def _run_jobs(
         ),
     )
     rows = [job.to_fields() for job in jobs]
-    pool = {"prefer": PREFERENCES[options.gpu], "num_blocks": options.num_blocks, "block_size": options.block_size}
-    chosen = {name: value for name, value in pool.items() if value is not None}
-    run = run_batch(page, page_url, model_url, rows, chosen, listener)
+    run = run_batch(page, page_url, model_url, rows, pool_settings(options), listener)
     progress.clear()
     # A row is told as it ends so that it is written at once; the outcome has them all, told or not.
     for row in run.results:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from pageloom.engine.batch import RunnerLimits
-from pageloom.errors import InvalidArgument, shown
+from pageloom.errors import InvalidArgument, NotSupported, shown
 from pageloom.model.layer_ops import Decoder
+
+KvDtype = Literal["float32", "float16", "float8e4m3fn"]
+"""What the KV cache stores: float8 takes half of the memory of float16 and changes answers, float32 twice as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class RunnerSettings:
     """KV blocks of the pool; by default as many as `kv_memory` holds."""
     kv_memory: int | None = None
     """Bytes for the KV pool, over all layers."""
+    kv_dtype: KvDtype = "float16"
+    """Element type of the KV pool; on the CPU and on CUDA there is only this one."""
     context_length: int | None = None
     """Tokens that one sequence may have; by default the model's context, if the pool holds it."""
     max_tokens: int | None = None
@@ -38,13 +43,27 @@ _LEAST = {
 
 
 def check_settings(settings: RunnerSettings) -> None:
-    """Raise `InvalidArgument`, naming the field, for a number that is none or too small."""
+    """Raise `InvalidArgument`, naming the field, for a number that is none or too small, or an unknown element type."""
     for name, least in _LEAST.items():
         value = getattr(settings, name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise InvalidArgument(
                 f"{name} is {shown(value)}; it has to be a whole number of at least {least}", param=name
             )
+    if settings.kv_dtype not in get_args(KvDtype):
+        raise InvalidArgument(
+            f"kv_dtype is {shown(settings.kv_dtype)}; it has to be one of {', '.join(get_args(KvDtype))}",
+            param="kv_dtype",
+        )
+
+
+def require_half_cache(settings: RunnerSettings, backend: str) -> None:
+    """Raise `NotSupported` unless the KV cache is to be float16."""
+    if settings.kv_dtype != "float16":
+        raise NotSupported(
+            f"a KV cache of {settings.kv_dtype} is not supported by models on {backend}; take float16, or WebGPU",
+            param="kv_dtype",
+        )
 
 
 def runner_limits(

@@ -10,8 +10,8 @@ import pytest
 
 from pageloom.backends.webgpu.device import DeviceInfo
 from pageloom.backends.webgpu.fit import fit_cache, fit_weights
-from pageloom.engine.runner_settings import RunnerSettings
-from pageloom.errors import CapacityExceeded, NotSupported
+from pageloom.engine.runner_settings import KvDtype, RunnerSettings
+from pageloom.errors import CapacityExceeded, InvalidArgument, NotSupported
 from pageloom.model.decoder import ModelDescription, load_model_description
 from pageloom.model.source import FileSource
 from tests.tiny_model import CONTEXT, HEAD_SIZE, KV_HEADS, LAYERS, vocabulary, write_tiny_model
@@ -62,3 +62,15 @@ def test_memory_for_not_one_page_is_refused_with_the_numbers(model: ModelDescrip
         fit_cache(device(), model, RunnerSettings(kv_memory=16 * TOKEN_BYTES - 1))
     software = replace(device(), adapter_class="software")
     assert fit_cache(software, model, RunnerSettings()).num_bytes == 2**28
+
+
+@pytest.mark.parametrize(("dtype", "token_bytes"), [("float32", 2 * TOKEN_BYTES), ("float8e4m3fn", TOKEN_BYTES // 2)])
+def test_a_cache_of_other_numbers_takes_other_memory(model: ModelDescription, dtype: KvDtype, token_bytes: int) -> None:
+    fit = fit_cache(device(), model, RunnerSettings(kv_memory=10 * 16 * token_bytes, kv_dtype=dtype))
+    assert (fit.dtype, fit.bytes_per_token, fit.num_blocks) == (dtype, token_bytes, 10)
+
+
+def test_an_unknown_type_of_cache_is_refused_with_the_known_ones(model: ModelDescription) -> None:
+    settings = RunnerSettings(kv_dtype="int8")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="'int8'; it has to be one of float32, float16, float8e4m3fn"):
+        fit_cache(device(), model, settings)

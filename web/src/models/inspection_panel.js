@@ -11,6 +11,13 @@ import { factsInWords, memoryInWords, roomInWords, verdictOf } from './fit_words
 const MEBIBYTE = 2 ** 20;
 const WAIT_MS = 150;
 
+/** @type {[NonNullable<EngineOptions['kv_dtype']>, string][]} */
+const KV_TYPES = [
+  ['float16', '16-bit floats'],
+  ['float8e4m3fn', '8-bit floats: half the memory, rougher'],
+  ['float32', '32-bit floats: twice the memory'],
+];
+
 export class InspectionPanel {
   #inspection;
   #timer = 0;
@@ -20,6 +27,7 @@ export class InspectionPanel {
   #problem = element('p', { class: 'problem', role: 'status' });
   #context = element('input', { type: 'number', min: 1, step: 1 });
   #memory = element('input', { type: 'number', min: 1, step: 1 });
+  #dtype = element('select', {}, ...KV_TYPES.map(([value, label]) => element('option', { value }, label)));
   #load;
 
   /**
@@ -33,7 +41,7 @@ export class InspectionPanel {
     const facts = factsInWords(told).map(([name, value]) =>
       element('div', {}, element('dt', {}, name), element('dd', {}, value)),
     );
-    for (const input of [this.#context, this.#memory]) {
+    for (const input of [this.#context, this.#memory, this.#dtype]) {
       input.addEventListener('input', () => {
         clearTimeout(this.#timer);
         this.#timer = window.setTimeout(() => this.#measure(), WAIT_MS);
@@ -63,12 +71,9 @@ export class InspectionPanel {
         'div',
         { class: 'pair' },
         field('Longest context, in tokens', this.#context, 'Of one prompt with its answer.'),
-        field(
-          'Memory for the KV cache, in MiB',
-          this.#memory,
-          'Shared by all prompts; in 16-bit floats, the one type that it has here.',
-        ),
+        field('Memory for the KV cache, in MiB', this.#memory, 'Shared by all prompts.'),
       ),
+      field('The cache stores', this.#dtype, 'Smaller numbers make room for more tokens and change answers a little.'),
       this.#words,
     );
   }
@@ -92,6 +97,7 @@ export class InspectionPanel {
     return {
       ...(context > 0 && { context_length: context }),
       ...(memory > 0 && { kv_memory: memory * MEBIBYTE }),
+      kv_dtype: KV_TYPES[this.#dtype.selectedIndex]?.[0] ?? 'float16',
     };
   }
 

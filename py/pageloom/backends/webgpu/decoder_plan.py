@@ -248,6 +248,7 @@ class DecoderPlan:
             vectors[(op.q_norm,)] if op.q_norm else None,
             vectors[(op.k_norm,)] if op.k_norm else None,
             max_tokens=body.max_tokens,
+            cache_dtype=self._cache.dtype,
         )
         attend = plan_attention(
             info,
@@ -259,7 +260,7 @@ class DecoderPlan:
         return write + attend
 
     def _form(self, op: PagedAttention) -> AttentionForm:
-        return decoder_form(self._info, op, self._cache.block_size)
+        return decoder_form(self._info, op, self._cache.block_size, self._cache.dtype)
 
     def _attention_bucket(self, body: BodyBucket) -> AttentionBucket:
         return AttentionBucket(

@@ -63,9 +63,9 @@ def fit_cache(info: DeviceInfo, description: ModelDescription, settings: RunnerS
     """Raises as `choose_limits` does."""
     decoder = description.decoder
     limits = choose_limits(info, decoder, settings)
-    all_layers = 2 * decoder.num_layers * block_bytes(decoder, limits.block_size)
+    all_layers = 2 * decoder.num_layers * block_bytes(decoder, limits.block_size, settings.kv_dtype)
     return CacheFit(
-        dtype="f16",
+        dtype=settings.kv_dtype,
         bytes_per_token=all_layers // limits.block_size,
         num_bytes=limits.num_blocks * all_layers,
         num_blocks=limits.num_blocks,

@@ -1,4 +1,4 @@
-"""The paged KV cache on the device: for each layer a key and a value buffer of f16.
+"""The paged KV cache on the device: for each layer a key and a value buffer.
 
 Each is `[num_blocks, block_size, kv_num_heads, head_size]`.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pageloom.backends.webgpu.device import Buffer, Device, DeviceInfo
+from pageloom.engine.runner_settings import KvDtype
 from pageloom.errors import CapacityExceeded, InvalidArgument
 from pageloom.model.layer_ops import Decoder
 
-BYTES_PER_ELEMENT = 2
+BYTES_PER_ELEMENT: dict[KvDtype, int] = {"float32": 4, "float16": 2, "float8e4m3fn": 1}
 MIN_BLOCK_SIZE = 16
 
 
@@ -23,6 +24,7 @@ class PagedKvCache:
     values: tuple[Buffer, ...]
     num_blocks: int
     block_size: int
+    dtype: KvDtype = "float16"
 
     @property
     def num_bytes(self) -> int:
@@ -41,21 +43,23 @@ def check_block_size(block_size: int) -> None:
         )
 
 
-def block_bytes(decoder: Decoder, block_size: int) -> int:
+def block_bytes(decoder: Decoder, block_size: int, dtype: KvDtype = "float16") -> int:
     """Bytes of one block in one layer's key (or value) buffer."""
-    return block_size * decoder.kv_num_heads * decoder.head_size * BYTES_PER_ELEMENT
+    return block_size * decoder.kv_num_heads * decoder.head_size * BYTES_PER_ELEMENT[dtype]
 
 
 def _largest_buffer(info: DeviceInfo) -> int:
     return min(info.limits["maxStorageBufferBindingSize"], info.limits["maxBufferSize"])
 
 
-def blocks_within(info: DeviceInfo, decoder: Decoder, block_size: int, budget_bytes: int) -> int:
+def blocks_within(
+    info: DeviceInfo, decoder: Decoder, block_size: int, budget_bytes: int, dtype: KvDtype = "float16"
+) -> int:
     """How many blocks of all layers fit `budget_bytes` and this device's largest binding.
 
     Raises `CapacityExceeded` where not even one does.
     """
-    one, largest_buffer = block_bytes(decoder, block_size), _largest_buffer(info)
+    one, largest_buffer = block_bytes(decoder, block_size, dtype), _largest_buffer(info)
     blocks = min(budget_bytes // (2 * decoder.num_layers * one), largest_buffer // one)
     if blocks < 1:
         raise CapacityExceeded(
@@ -66,20 +70,24 @@ def blocks_within(info: DeviceInfo, decoder: Decoder, block_size: int, budget_by
     return blocks
 
 
-def check_num_blocks(info: DeviceInfo, decoder: Decoder, block_size: int, num_blocks: int) -> None:
+def check_num_blocks(
+    info: DeviceInfo, decoder: Decoder, block_size: int, num_blocks: int, dtype: KvDtype = "float16"
+) -> None:
     """Raise `CapacityExceeded` where a layer's blocks are more than this device's largest binding."""
-    most = _largest_buffer(info) // block_bytes(decoder, block_size)
+    most = _largest_buffer(info) // block_bytes(decoder, block_size, dtype)
     if num_blocks > most:
         raise CapacityExceeded(
             f"{num_blocks} KV blocks are more than the {most} that a binding of this device holds", param="num_blocks"
         )
 
 
-def allocate_kv_cache(device: Device, decoder: Decoder, num_blocks: int, block_size: int) -> PagedKvCache:
+def allocate_kv_cache(
+    device: Device, decoder: Decoder, num_blocks: int, block_size: int, dtype: KvDtype = "float16"
+) -> PagedKvCache:
     """Make the buffers; `await device.settle()` then says whether the device had room for them."""
-    size = num_blocks * block_bytes(decoder, block_size)
+    size = num_blocks * block_bytes(decoder, block_size, dtype)
 
     def buffers(kind: str) -> tuple[Buffer, ...]:
         return tuple(device.buffer(size, f"{kind} cache {layer}") for layer in range(decoder.num_layers))
 
-    return PagedKvCache(buffers("key"), buffers("value"), num_blocks, block_size)
+    return PagedKvCache(buffers("key"), buffers("value"), num_blocks, block_size, dtype)

@@ -31,9 +31,9 @@ def choose_limits(info: DeviceInfo, decoder: Decoder, settings: RunnerSettings) 
     check_block_size(settings.block_size)
     adapter_class = info.adapter_class
     budget = settings.kv_memory or DEFAULT_KV_MEMORY[adapter_class]
-    fitting = blocks_within(info, decoder, settings.block_size, budget)
+    fitting = blocks_within(info, decoder, settings.block_size, budget, settings.kv_dtype)
     num_blocks = fitting if settings.num_blocks is None else settings.num_blocks
-    check_num_blocks(info, decoder, settings.block_size, num_blocks)
+    check_num_blocks(info, decoder, settings.block_size, num_blocks, settings.kv_dtype)
     return runner_limits(
         settings,
         decoder,
@@ -60,7 +60,7 @@ async def load_runner(
         limits = choose_limits(device.info, decoder, settings)
         programs = ProgramCache(device)
         await self_test(device, programs)
-        cache = allocate_kv_cache(device, decoder, limits.num_blocks, limits.block_size)
+        cache = allocate_kv_cache(device, decoder, limits.num_blocks, limits.block_size, settings.kv_dtype)
         await device.settle()
         on_progress(Progress("weights", 0, 1))
         weights = await load_decoder_weights(device, programs, source, description, on_progress)

@@ -167,7 +167,7 @@ class WebGpuRunner:
             "kv_cache": {
                 "num_blocks": limits.num_blocks,
                 "block_size": limits.block_size,
-                "dtype": "f16",
+                "dtype": self._plan.cache.dtype,
                 "bytes": self._plan.cache.num_bytes,
             },
             "weights": {"bytes": self._plan.weights.num_bytes},

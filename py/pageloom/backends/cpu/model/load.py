@@ -7,7 +7,7 @@ from pageloom.backends.cpu.model.runner import CpuRunner
 from pageloom.backends.cpu.model.weights import load_decoder_weights
 from pageloom.backends.cpu.options import Level
 from pageloom.engine.batch import RunnerLimits
-from pageloom.engine.runner_settings import RunnerSettings, check_settings, runner_limits
+from pageloom.engine.runner_settings import RunnerSettings, check_settings, require_half_cache, runner_limits
 from pageloom.errors import CapacityExceeded, InvalidArgument
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.layer_ops import Decoder
@@ -26,6 +26,7 @@ def choose_limits(decoder: Decoder, settings: RunnerSettings) -> RunnerLimits:
     Raises `InvalidArgument` for settings that cannot be, `CapacityExceeded` where not one KV block fits.
     """
     check_settings(settings)
+    require_half_cache(settings, "the CPU")
     if settings.prefer is not None:
         raise InvalidArgument(
             f"prefer is {settings.prefer!r}, a kind of WebGPU adapter; the CPU has none", param="prefer"

@@ -10,7 +10,7 @@ from pageloom.backends.cuda.model.runner import CudaRunner
 from pageloom.backends.cuda.model.weights import load_decoder_weights
 from pageloom.backends.cuda.operators import CudaOperators
 from pageloom.engine.batch import RunnerLimits
-from pageloom.engine.runner_settings import RunnerSettings, check_settings, runner_limits
+from pageloom.engine.runner_settings import RunnerSettings, check_settings, require_half_cache, runner_limits
 from pageloom.errors import CapacityExceeded, InvalidArgument, NotSupported
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.layer_ops import Decoder
@@ -33,6 +33,7 @@ def choose_limits(decoder: Decoder, settings: RunnerSettings, free_bytes: int) -
     `CapacityExceeded` where not one KV block fits.
     """
     check_settings(settings)
+    require_half_cache(settings, "CUDA")
     if settings.prefer is not None:
         raise InvalidArgument(f"prefer is {settings.prefer!r}, a kind of WebGPU adapter; CUDA has none", param="prefer")
     block_size = settings.block_size

@@ -6,17 +6,20 @@ from pageloom.backends.webgpu.device import DeviceInfo
 from pageloom.backends.webgpu.kv_cache import check_block_size
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm
 from pageloom.backends.webgpu.programs.elements import element_kind
+from pageloom.engine.runner_settings import KvDtype
 from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.model.layer_ops import PagedAttention
 
 MAX_HEAD_SIZE = 512
 
 
-def decoder_form(info: DeviceInfo, op: PagedAttention, block_size: int) -> AttentionForm:
-    """f32 activations over caches in half precision. Raises as `check_attention` and `check_block_size` do."""
+def decoder_form(
+    info: DeviceInfo, op: PagedAttention, block_size: int, cache_dtype: KvDtype = "float16"
+) -> AttentionForm:
+    """f32 activations over caches of `cache_dtype`. Raises as `check_attention` and `check_block_size` do."""
     check_block_size(block_size)
     check_attention(op)
-    cache_kind = element_kind(info, "float16")
+    cache_kind = element_kind(info, cache_dtype)
     return AttentionForm(
         num_heads=op.num_heads,
         kv_num_heads=op.kv_num_heads,

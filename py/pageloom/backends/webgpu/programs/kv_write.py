@@ -11,6 +11,7 @@ from pageloom.backends.webgpu.program import PlannedDispatch, ProgramKey
 from pageloom.backends.webgpu.programs.attention_check import check_attention
 from pageloom.backends.webgpu.programs.attention_form import bound
 from pageloom.backends.webgpu.programs.elements import ElementKind, element_kind
+from pageloom.engine.runner_settings import KvDtype
 from pageloom.errors import InvalidArgument
 from pageloom.model.layer_ops import PagedAttention
 
@@ -132,12 +133,13 @@ def plan_kv_write(
     *,
     max_tokens: int,
     lanes: int | None = None,
+    cache_dtype: KvDtype = "float16",
 ) -> list[PlannedDispatch]:
     """A decoder's write, over packed `qkv`, f32 `[max_tokens, (num_heads + 2 * kv_num_heads) * head_size]`.
 
     Q goes to `query_out`, f32 `[max_tokens, num_heads * head_size]`, normalised, rotated and times `op.scale`. K
-    (normalised and rotated) and V go to the caches, f16 `[num_blocks, block_size, kv_num_heads, head_size]`, at the
-    step's slots; a slot of -1 or past the pool stores nothing. Values beyond the range of f16 saturate.
+    (normalised and rotated) and V go to the caches, `cache_dtype` `[num_blocks, block_size, kv_num_heads, head_size]`,
+    at the step's slots; a slot of -1 or past the pool stores nothing. Values beyond the range of 16 or 8 bits saturate.
 
     `rope_table` holds `rope_table.rope_table(op.rope, context_length)` and is None exactly where `op.rope` is; `q_norm`
     and `k_norm` are gains, f32 `[head_size]`, and None exactly where `op` names none. `lanes` as in
@@ -147,7 +149,7 @@ def plan_kv_write(
     _check_given("rope_table", rope_table, op.rope is not None)
     _check_given("q_norm", q_norm, op.q_norm is not None)
     _check_given("k_norm", k_norm, op.k_norm is not None)
-    cache_kind = element_kind(info, "float16")
+    cache_kind = element_kind(info, cache_dtype)
     form = KvWriteForm(
         num_heads=op.num_heads,
         kv_num_heads=op.kv_num_heads,
