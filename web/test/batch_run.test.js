@@ -134,6 +134,29 @@ test('rows that stay where they were keep their answers when other rows are take
   assert.deepEqual(states(run), ['done', 'not run']);
 });
 
+test('what comes late of a row that was replaced is not kept in the place of the new one', () => {
+  const { run, changed } = runOf('a', 'b');
+  const { engine, calls } = engineDouble();
+  run.start(engine, run.rows);
+  run.setTable({ columns: ['word'], rows: [{ word: 'x' }] });
+  changed.length = 0;
+  for (const index of [0, 1]) calls[0].onRow({ index, text: 'half', finish_reason: 'abort', usage: USAGE });
+  assert.deepEqual(changed, []);
+});
+
+test('answers that were cleared and come back are worth keeping again', () => {
+  const { run, changed } = runOf('a', 'b');
+  const { engine, calls } = engineDouble();
+  run.start(engine, run.rows);
+  for (const index of [0, 1]) answer(calls[0], index, 'A');
+  const outcomes = run.rows.map(({ outcome }) => outcome);
+  run.clearOutcomes();
+  changed.length = 0;
+  run.restore(outcomes);
+  assert.deepEqual(states(run), ['done', 'done']);
+  assert.deepEqual(changed, [0, 1]);
+});
+
 test('rows are shown by state, by what they say and in the order of a column', () => {
   const { run } = runOf('b10', 'b9', 'a');
   const { engine, calls } = engineDouble();

@@ -123,7 +123,10 @@ export class BatchRun {
    * @param {(Outcome | null)[]} outcomes  By the rows' indices.
    */
   restore(outcomes) {
-    for (const row of this.rows) row.outcome = outcomes[row.index] ?? null;
+    for (const row of this.rows) {
+      row.outcome = outcomes[row.index] ?? null;
+      this.#listener.onChange(row);
+    }
   }
 
   clearOutcomes() {
@@ -159,13 +162,13 @@ export class BatchRun {
     if (!jobFor) return;
     const started = rows.filter(({ live }) => !live).map((row) => ({ row, live: begin(row, jobFor(row.values)) }));
     /**
-     * Runs `change` where the row still waits for this answer.
+     * Runs `change` where the row is still there and waits for this answer.
      * @param {number} index
      * @param {(row: BatchRow, live: Live) => void} change
      */
     const at = (index, change) => {
       const { row, live } = /** @type {typeof started[number]} */ (started[index]);
-      if (row.live === live) change(row, live);
+      if (row.live === live && this.rows[row.index] === row) change(row, live);
     };
     for (const { row } of started) this.#listener.onProgress(row);
     await engine.batch(
