@@ -17,6 +17,9 @@ const VERSION = 1;
 /** @type {Record<Store, string | string[]>} */
 const KEY_PATHS = { chats: 'id', runs: 'id', rows: ['run', 'index'] };
 
+/** A page that is being reloaded may hold a lock for a moment still. */
+const LOCK_MS = 1500;
+
 /** @type {Promise<IDBDatabase> | null} */
 let opened = null;
 
@@ -54,6 +57,21 @@ export const saved = {
       objects.delete(key);
     }),
 };
+
+/**
+ * Whether this tab is the one that keeps what the lock stands for; it is so until it closes.
+ * @param {string} lock
+ * @returns {Promise<boolean>}
+ */
+export function own(lock) {
+  return new Promise((resolve) => {
+    const hold = () => {
+      resolve(true);
+      return new Promise(() => {});
+    };
+    navigator.locks.request(lock, { signal: AbortSignal.timeout(LOCK_MS) }, hold).catch(() => resolve(false));
+  });
+}
 
 /**
  * One transaction: resolves, with what was asked for, once it is on disk.

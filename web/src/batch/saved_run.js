@@ -7,12 +7,10 @@
  */
 
 import { PageloomError } from '../errors.js';
-import { saved } from '../saved.js';
+import { own, saved } from '../saved.js';
 
 const ID = 'batch';
 const LOCK = 'pageloom-batch';
-/** A page that is being reloaded may hold the batch for a moment still. */
-const LOCK_MS = 1500;
 
 /**
  * @typedef {object} KeptModel
@@ -45,7 +43,7 @@ export class SavedRun {
   /** @param {(words: string) => void} onProblem  Told once why nothing more is kept. */
   constructor(onProblem) {
     this.#onProblem = onProblem;
-    this.#owned = own();
+    this.#owned = own(LOCK);
   }
 
   /**
@@ -113,15 +111,4 @@ export class SavedRun {
 /** @param {number} index */
 function rowsFrom(index) {
   return IDBKeyRange.bound([ID, index], [ID, Number.POSITIVE_INFINITY]);
-}
-
-/** Whether this tab is the one that keeps its batch; it is so until it closes. */
-function own() {
-  return new Promise((resolve) => {
-    const hold = () => {
-      resolve(true);
-      return new Promise(() => {});
-    };
-    navigator.locks.request(LOCK, { signal: AbortSignal.timeout(LOCK_MS) }, hold).catch(() => resolve(false));
-  });
 }

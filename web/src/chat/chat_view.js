@@ -11,26 +11,34 @@ import { FIRST_SETTINGS } from './settings_form.js';
 import { newConversation, titleOf } from './tree.js';
 
 export class ChatView {
+  #root;
   /** @type {Pageloom | null} */
   #engine = null;
   /** @type {Conversation[]} */
   #all = [];
   /** @type {Map<Conversation, ChatPane>} Those that are open. */
   #panes = new Map();
-  #store = new Conversations((message) => this.#showNotice(message));
+  #notKept = element('div', { class: 'chat-notice', role: 'alert' });
+  #store = new Conversations((message) => {
+    this.#notKept.textContent = message;
+  });
+  #new = button('New chat', () => this.#begin().focus(), { class: 'primary' });
   #grid = element('div', { class: 'chats' });
   #list = element('ul', { class: 'plain' });
   #notice = element('div', { class: 'chat-notice', role: 'status' });
 
   /** @param {HTMLElement} root */
   constructor(root) {
+    this.#root = root;
     const aside = element(
       'aside',
       { class: 'chat-list', 'aria-label': 'Chats kept in this browser' },
-      button('New chat', () => this.#begin().focus(), { class: 'primary' }),
+      this.#new,
       this.#list,
     );
-    root.append(element('div', { class: 'chat-view' }, aside, element('div', {}, this.#notice, this.#grid)));
+    const main = element('div', {}, this.#notKept, this.#notice, this.#grid);
+    root.append(element('div', { class: 'chat-view' }, aside, main));
+    root.inert = true; // a chat that begins before the kept ones have been read would be lost to them
     this.#restore();
   }
 
@@ -42,6 +50,7 @@ export class ChatView {
 
   async #restore() {
     this.#all = await this.#store.load();
+    this.#root.inert = false;
     const open = this.#all.filter((conversation) => conversation.open).sort((a, b) => a.number - b.number);
     for (const conversation of open) this.#open(conversation);
     while (this.#all.length < 2) this.#begin();
@@ -92,9 +101,11 @@ export class ChatView {
     const undo = () => {
       this.#notice.replaceChildren();
       this.#all.push(conversation);
+      this.#store.bringBack(conversation);
       this.#open(conversation).focus();
     };
-    this.#showNotice(`“${titleOf(conversation)}” is deleted.`, button('Undo', undo, { class: 'quiet' }));
+    const deleted = `“${titleOf(conversation)}” is deleted. `;
+    this.#notice.replaceChildren(deleted, button('Undo', undo, { class: 'quiet' }));
   }
 
   /**
@@ -119,13 +130,5 @@ export class ChatView {
         return element('li', {}, element('button', kept, ...words));
       }),
     );
-  }
-
-  /**
-   * @param {string} message
-   * @param {...HTMLElement} more
-   */
-  #showNotice(message, ...more) {
-    this.#notice.replaceChildren(message, ' ', ...more);
   }
 }

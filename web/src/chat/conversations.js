@@ -1,18 +1,22 @@
 /**
- * The conversations that this browser keeps. What cannot be kept is said once, and the chats go on without.
+ * The conversations that this browser keeps, for one tab of the page. Why they are not kept is said, and the chats go on.
  * @import {Conversation} from './tree.js'
  */
 
 import { errorObject } from '../errors.js';
-import { saved } from '../saved.js';
+import { own, saved } from '../saved.js';
 import { isWhole, restored } from './tree.js';
 
+const LOCK = 'pageloom-chats';
 /** While an answer comes, its conversation is written no more often than this. */
 const SAVE_MS = 1000;
 
 export class Conversations {
   /** @type {Map<string, number>} Timers of writes to come. */
   #due = new Map();
+  /** @type {Set<string>} Ids; an answer that ends after its chat was removed does not bring that back. */
+  #removed = new Set();
+  #owned = own(LOCK);
   #onFailure;
 
   /** @param {(message: string) => void} onFailure */
@@ -25,7 +29,10 @@ export class Conversations {
    * @returns {Promise<Conversation[]>}
    */
   async load() {
-    const found = await this.#tried(saved.all('chats'));
+    const found = await this.#tried(() => saved.all('chats'));
+    if (!(await this.#owned)) {
+      this.#onFailure('Another tab of this page keeps the chats; this tab’s are gone once it closes.');
+    }
     return (found ?? [])
       .filter(isWhole)
       .map(restored)
@@ -33,12 +40,13 @@ export class Conversations {
   }
 
   /**
-   * @param {Conversation} conversation  One without a message is not worth keeping.
+   * @param {Conversation} conversation  One that was removed, or is without a message, is not worth keeping.
    */
   async save(conversation) {
-    clearTimeout(this.#due.get(conversation.id));
-    this.#due.delete(conversation.id);
-    if (conversation.nodes.length > 0) await this.#tried(saved.put('chats', conversation));
+    const { id, nodes } = conversation;
+    clearTimeout(this.#due.get(id));
+    this.#due.delete(id);
+    if (nodes.length > 0 && !this.#removed.has(id)) await this.#tried(() => saved.put('chats', conversation));
   }
 
   /**
@@ -55,17 +63,28 @@ export class Conversations {
   async remove({ id }) {
     clearTimeout(this.#due.get(id));
     this.#due.delete(id);
-    await this.#tried(saved.remove('chats', id));
+    this.#removed.add(id);
+    await this.#tried(() => saved.remove('chats', id));
   }
 
   /**
+   * Keeps one again that was removed.
+   * @param {Conversation} conversation
+   */
+  async bringBack(conversation) {
+    this.#removed.delete(conversation.id);
+    await this.save(conversation);
+  }
+
+  /**
+   * Undefined where the work failed, or another tab keeps the chats.
    * @template Result
-   * @param {Promise<Result>} work
+   * @param {() => Promise<Result>} work
    * @returns {Promise<Result | undefined>}
    */
   async #tried(work) {
     try {
-      return await work;
+      return (await this.#owned) ? await work() : undefined;
     } catch (error) {
       this.#onFailure(errorObject(error).message);
       return undefined;
