@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Request, expect
@@ -96,8 +97,23 @@ def say(pane: Locator, text: str) -> None:
     message.press("Enter")
 
 
+def exported(pane: Locator) -> dict[str, Any]:
+    with pane.page.expect_download() as download:
+        pane.get_by_role("button", name="Export as JSON").click()
+    chat: dict[str, Any] = json.loads(Path(download.value.path()).read_text())
+    return chat
+
+
 def wait_for_answers(pane: Locator) -> None:
     expect(pane.locator(".assistant").last).to_have_attribute("aria-busy", "false", timeout=ANSWERING_MS)
+
+
+def edit_message(pane: Locator, text: str) -> None:
+    """Edits the first message, and sends it."""
+    pane.get_by_role("button", name="Edit your message and branch").first.click()
+    edited = pane.get_by_role("textbox", name="Your message")
+    edited.fill(text)
+    edited.press("Enter")
 
 
 def test_an_edited_message_and_a_second_answer_are_branches_that_can_be_switched(page: Page) -> None:
@@ -107,19 +123,19 @@ def test_an_edited_message_and_a_second_answer_are_branches_that_can_be_switched
     say(pane, "And light?")
     wait_for_answers(pane)
     expect(pane.locator(".message")).to_have_count(4)
-    pane.get_by_role("button", name="Edit your message and branch").first.click()
-    pane.get_by_role("textbox", name="Your message").fill("What is time?")
-    pane.get_by_role("textbox", name="Your message").press("Enter")
+    edit_message(pane, "What is time?")
     wait_for_answers(pane)
     messages = pane.locator(".message")
     expect(messages).to_have_count(2)
     expect(messages.first).to_contain_text("What is time?")
+    expect(pane.locator(".log")).to_be_focused()
     pane.get_by_role("group", name="Branch 2 of 2").get_by_role("button", name="Branch before").click()
     expect(messages).to_have_count(4)
     expect(messages.first).to_contain_text("What is gravity?")
     expect(pane.get_by_role("button", name="Next branch")).to_be_focused()
     pane.get_by_role("button", name="Answer again").last.click()
     wait_for_answers(pane)
+    expect(pane.locator(".log")).to_be_focused()
     expect(pane.get_by_role("group", name="Branch 2 of 2")).to_have_count(1)
     expect(pane.get_by_role("group", name="Branch 1 of 2")).to_have_count(1)
 
@@ -157,6 +173,8 @@ def test_enter_sends_shift_enter_breaks_the_line_and_the_focus_stays(page: Page)
     wait_for_answers(pane)
     pane.get_by_role("button", name="Copy your message").click()
     assert page.evaluate("navigator.clipboard.readText()") == "one\ntwo"
+    pane.get_by_role("button", name="Close this chat").click()
+    expect(page.get_by_role("button", name="New chat")).to_be_focused()
 
 
 def test_the_context_is_counted_and_a_message_that_overflows_it_cannot_be_sent(page: Page) -> None:
@@ -180,21 +198,63 @@ def test_a_chat_is_exported_as_markdown_and_json_and_a_deleted_one_comes_back_wi
     pane = new_chat(page, Most_tokens=4, Seed=5)
     say(pane, "Export me")
     wait_for_answers(pane)
-    texts = []
-    for kind in ("Markdown", "JSON"):
-        with page.expect_download() as download:
-            pane.get_by_role("button", name=f"Export as {kind}").click()
-        texts.append(Path(download.value.path()).read_text())
-    assert texts[0].startswith("# Export me\n")
-    exported = json.loads(texts[1])
-    assert exported["settings"]["seed"] == 5
-    assert [message["role"] for message in exported["messages"]] == ["user", "assistant"]
+    with page.expect_download() as download:
+        pane.get_by_role("button", name="Export as Markdown").click()
+    assert Path(download.value.path()).read_text().startswith("# Export me\n")
+    as_json = exported(pane)
+    assert as_json["settings"]["seed"] == 5
+    assert [message["role"] for message in as_json["messages"]] == ["user", "assistant"]
     pane.get_by_role("button", name="Delete this chat").click()
+    expect(page.get_by_role("button", name="New chat")).to_be_focused()
     kept = show(page, "Chat").get_by_role("complementary").get_by_role("button", name="Export me")
     expect(kept).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
     expect(kept).to_have_count(1)
     expect(page.get_by_role("heading", name="Export me")).to_be_visible()
+
+
+def test_an_edit_with_a_wrong_number_in_the_settings_shows_it_and_changes_nothing(page: Page) -> None:
+    pane = new_chat(page, Most_tokens=4)
+    say(pane, "Hello")
+    wait_for_answers(pane)
+    before = exported(pane)
+    temperature = pane.get_by_label("Temperature", exact=True)
+    pane.get_by_text("Settings", exact=True).click()
+    temperature.fill("9")
+    pane.get_by_text("Settings", exact=True).click()
+    expect(temperature).to_be_hidden()
+    edit_message(pane, "Goodbye")
+    expect(temperature).to_be_visible()
+    expect(pane.get_by_role("textbox", name="Your message")).to_have_value("Goodbye")
+    assert exported(pane) == before
+
+
+def test_an_edit_without_a_model_says_why_it_is_not_answered_and_changes_nothing(
+    chromium: Browser, tiny_page: PageServer
+) -> None:
+    context = chromium.new_context(service_workers="block")
+    page = context.new_page()
+    page.goto(f"{tiny_page.url}#chat")
+    expect(page.get_by_role("region", name="Chat 1")).to_be_visible()
+    page.evaluate(KEEP, "It pulls.")
+    page.reload()
+    pane = page.get_by_role("region", name="Chat 700")
+    before = exported(pane)
+    edit_message(pane, "What is light?")
+    expect(pane.get_by_role("alert")).to_have_text("Load a model to chat")
+    expect(pane.get_by_role("textbox", name="Your message")).to_have_value("What is light?")
+    assert exported(pane) == before
+    context.close()
+
+
+def test_a_second_tab_is_told_that_its_chats_are_not_kept(chromium: Browser, tiny_page: PageServer) -> None:
+    context = chromium.new_context(service_workers="block")
+    for told in (0, 1):
+        page = context.new_page()
+        page.goto(f"{tiny_page.url}#chat")
+        expect(page.get_by_role("region", name="Chat 1")).to_be_visible()
+        expect(page.get_by_text("Another tab of this page keeps the chats")).to_have_count(told)
+    context.close()
 
 
 def test_the_log_follows_an_answer_only_while_the_reader_is_at_its_end(page: Page) -> None:

@@ -13,6 +13,7 @@ import { MessageView } from './message_view.js';
 import { SettingsForm } from './settings_form.js';
 import { addNode, alternatives, nodeOf, ROOT, shownBranch, switchBranch, titleOf } from './tree.js';
 
+const NO_MODEL = 'Load a model to chat';
 /** How near to the end a reader has to be for the log to follow what comes, in pixels. */
 const AT_END = 40;
 
@@ -31,6 +32,7 @@ export class ChatPane {
   #log = element('div', { class: 'log', role: 'group', tabIndex: 0 });
   #empty = element('p', { class: 'empty' });
   #input = element('textarea', { rows: 2, placeholder: 'Write a message' });
+  #problem = element('p', { class: 'problem', role: 'alert' });
   #announcement = element('p', { class: 'visually-hidden', role: 'status' });
   #send = button('Send', () => this.#submit(), { class: 'primary' });
   #stop = button('Stop', () => this.#answers.stop(this.#tip()));
@@ -70,6 +72,7 @@ export class ChatPane {
       element(
         'div',
         { class: 'compose' },
+        this.#problem,
         this.#input,
         element('div', { class: 'actions' }, this.#meter.element, this.#stop, this.#send),
       ),
@@ -82,6 +85,7 @@ export class ChatPane {
   /** @param {Pageloom | null} engine */
   use(engine) {
     this.#engine = engine;
+    this.#problem.textContent = '';
     this.#showState();
     this.#meter.measure(engine, this.#tip(), this.#input.value);
   }
@@ -126,10 +130,16 @@ export class ChatPane {
 
   #submit() {
     const content = this.#input.value.trim();
-    if (!content || this.#send.disabled || !this.#settings.check()) return;
+    if (!content || !this.#ready() || this.#send.disabled) return;
     this.#input.value = '';
     this.#ask(this.#tip(), content);
     this.#input.focus();
+  }
+
+  /** The engine where a message can be answered now; shows why where not. */
+  #ready() {
+    this.#problem.textContent = this.#engine ? '' : NO_MODEL;
+    return this.#settings.check() ? this.#engine : null;
   }
 
   /**
@@ -137,13 +147,22 @@ export class ChatPane {
    * @param {string} content
    */
   #ask(parent, content) {
-    this.#answer(addNode(this.#conversation, { parent, role: 'user', content }));
+    const engine = this.#ready();
+    if (engine) this.#answer(engine, addNode(this.#conversation, { parent, role: 'user', content }));
   }
 
   /** @param {number} message */
-  #answer(message) {
-    if (!this.#engine || !this.#settings.check()) return;
-    this.#answers.start(this.#engine, message);
+  #answerAgain(message) {
+    const engine = this.#ready();
+    if (engine) this.#answer(engine, message);
+  }
+
+  /**
+   * @param {Pageloom} engine
+   * @param {number} message
+   */
+  #answer(engine, message) {
+    this.#answers.start(engine, message);
     this.#announcement.textContent = `${titleOf(this.#conversation)} is being answered`;
     this.#changed();
     this.#showBranch();
@@ -173,13 +192,15 @@ export class ChatPane {
     this.#meter.measure(this.#engine, this.#tip(), this.#input.value);
   }
 
-  /** Shows the messages of the branch anew, keeping those that are in it already. */
+  /** Shows the messages of the branch anew. The focus stays in the log where it was on one of them. */
   #showBranch() {
     const branch = shownBranch(this.#conversation);
     const views = branch.map((id) => /** @type {[number, MessageView]} */ ([id, this.#viewOf(id)]));
     this.#views = new Map(views);
     this.#empty.textContent = 'Enter sends, Shift + Enter begins a new line.';
+    const hadFocus = this.#log.contains(document.activeElement);
     this.#log.replaceChildren(...(views.length ? views.map(([, view]) => view.element) : [this.#empty]));
+    if (hadFocus) this.#log.focus();
     this.#showState();
     this.#meter.measure(this.#engine, this.#tip(), this.#input.value);
   }
@@ -199,7 +220,7 @@ export class ChatPane {
           this.#focusSwitcher(node.parent);
         },
         onEdit: (content) => this.#ask(node.parent, content),
-        onRegenerate: () => this.#answer(node.parent),
+        onRegenerate: () => this.#answerAgain(node.parent),
       },
     );
   }
@@ -235,7 +256,7 @@ export class ChatPane {
     const ready = this.#engine !== null && !this.#meter.isFull;
     this.#send.disabled = !ready || answering || this.#input.value.trim() === '';
     this.#stop.disabled = !answering;
-    this.#input.placeholder = this.#engine ? 'Write a message' : 'Load a model to chat';
+    this.#input.placeholder = this.#engine ? 'Write a message' : NO_MODEL;
     this.#showTitle();
   }
 }

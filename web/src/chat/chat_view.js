@@ -84,8 +84,10 @@ export class ChatView {
   /** @param {Conversation} conversation */
   #close(conversation) {
     const pane = this.#panes.get(conversation);
+    const hadFocus = pane?.element.contains(document.activeElement);
     pane?.stop();
     pane?.element.remove();
+    if (hadFocus) this.#new.focus();
     this.#panes.delete(conversation);
     this.#setOpen(conversation, false);
     if (conversation.nodes.length === 0) this.#all = this.#all.filter((other) => other !== conversation);
