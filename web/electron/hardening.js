@@ -5,8 +5,11 @@
 
 import { ORIGIN } from './page_protocol.js';
 
-/** Copying results is all that the page asks for. */
-const PERMISSIONS = ['clipboard-sanitized-write'];
+/**
+ * To copy results, and to ask a local worker: Chromium has a page's requests to this machine permitted, by either name.
+ * The page's policy keeps its http to this machine.
+ */
+const PERMISSIONS = ['clipboard-sanitized-write', 'loopback-network', 'local-network-access'];
 
 /**
  * @param {string} preload

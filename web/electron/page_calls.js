@@ -11,6 +11,8 @@ import { basename } from 'node:path';
 import { isOwn } from './hardening.js';
 
 const LONGEST_TEXT = 256 * 1024 * 1024;
+/** A name for the dialog to propose; chats are named in any script. */
+const FILE_NAME = /^[\p{L}\p{N}_ .()-]{1,100}$/u;
 
 export class PageCalls {
   #dialog;
@@ -18,7 +20,7 @@ export class PageCalls {
   #worker;
 
   /**
-   * @param {Pick<Dialog, 'showOpenDialog' | 'showSaveDialog'>} dialog
+   * @param {Pick<Dialog, 'showOpenDialog' | 'showSaveDialog' | 'showErrorBox'>} dialog
    * @param {PageProtocol} protocol
    * @param {LocalWorker} worker
    */
@@ -67,11 +69,16 @@ export class PageCalls {
    * @param {unknown} text
    */
   async #save(window, name, text) {
-    if (typeof name !== 'string' || !/^[\w .()-]{1,100}$/.test(name)) throw new Error('that is no name for a file');
+    if (typeof name !== 'string' || !FILE_NAME.test(name)) throw new Error('that is no name for a file');
     if (typeof text !== 'string' || text.length > LONGEST_TEXT) throw new Error('that is no text to save');
     const { canceled, filePath } = await this.#dialog.showSaveDialog(window, { defaultPath: name });
     if (canceled || !filePath) return false;
-    await writeFile(filePath, text);
+    try {
+      await writeFile(filePath, text);
+    } catch (error) {
+      this.#dialog.showErrorBox('The file was not saved', /** @type {Error} */ (error).message);
+      return false;
+    }
     return true;
   }
 

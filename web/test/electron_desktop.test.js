@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { Desktop } from '../electron/desktop.js';
 import { ORIGIN } from '../electron/page_protocol.js';
+import { fileNameOf } from '../src/chat/export.js';
+import { ROOT } from '../src/chat/tree.js';
 import { BrowserWindow, electronDouble, WebContents } from './electron_double.js';
 
 const MODEL = join(import.meta.dirname, 'a model.gguf');
@@ -96,7 +98,7 @@ test('a page can go nowhere else and opens no window; a link to the web opens in
   assert.deepEqual(electron.shell.opened, ['https://example.org/']);
 });
 
-test('of permissions the page gets that to copy, and other pages none', async () => {
+test('of permissions the page gets those to copy and to ask a local worker, and other pages none', async () => {
   const electron = started(electronDouble());
   await ready(electron);
   const { defaultSession } = electron.session;
@@ -106,6 +108,10 @@ test('of permissions the page gets that to copy, and other pages none', async ()
   for (const [permission, url, wanted] of [
     ['clipboard-sanitized-write', `${ORIGIN}/`, true],
     ['clipboard-sanitized-write', 'https://example.org/', false],
+    ['loopback-network', `${ORIGIN}/`, true],
+    ['local-network-access', `${ORIGIN}/`, true],
+    ['loopback-network', 'https://example.org/', false],
+    ['local-network', `${ORIGIN}/`, false],
     ['clipboard-read', `${ORIGIN}/`, false],
     ['media', `${ORIGIN}/`, false],
     ['geolocation', `${ORIGIN}/`, false],
@@ -187,4 +193,27 @@ test('a model is opened by the dialog, and a result saved by it, where the argum
   ]) {
     await assert.rejects(async () => ask(electron, window, 'pageloom:save', args), /that is no/);
   }
+});
+
+test('a chat is saved under its name in any script', async () => {
+  const electron = started(electronDouble());
+  const window = await ready(electron);
+  const path = join(mkdtempSync(join(tmpdir(), 'pageloom-')), 'chat.md');
+  electron.dialog.answer = { canceled: false, filePath: path };
+  const asked = { nodes: [{ role: 'user', content: '東京 und Köln? Ответь' }], number: 1, chosen: { [ROOT]: 0 } };
+  const name = fileNameOf(/** @type {any} */ (asked), 'md');
+  assert.equal(name, '東京-und-köln-ответь.md');
+  assert.equal(await ask(electron, window, 'pageloom:save', [name, 'Es']), true);
+  assert.equal(readFileSync(path, 'utf8'), 'Es');
+});
+
+test('a file that cannot be written is told', async () => {
+  const electron = started(electronDouble());
+  const window = await ready(electron);
+  const filePath = join(mkdtempSync(join(tmpdir(), 'pageloom-')), 'no folder', 'out.csv');
+  electron.dialog.answer = { canceled: false, filePath };
+  assert.equal(await ask(electron, window, 'pageloom:save', ['out.csv', 'a,b']), false);
+  const [[title, detail]] = electron.dialog.errors;
+  assert.equal(title, 'The file was not saved');
+  assert.match(detail, /ENOENT.*out\.csv/);
 });

@@ -106,6 +106,10 @@ export function electronDouble({ isFirst = true, userData = '/nowhere' } = {}) {
       async showSaveDialog() {
         return this.answer;
       },
+      errors: /** @type {string[][]} */ ([]),
+      showErrorBox(/** @type {string[]} */ ...words) {
+        this.errors.push(words);
+      },
     },
     screen: { getAllDisplays: () => [{ workArea: { x: 0, y: 0, width: 1920, height: 1040 } }] },
     Menu: { setApplicationMenu: () => {} },
