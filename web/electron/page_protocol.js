@@ -6,7 +6,7 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, extname, join, relative, sep } from 'node:path';
-import { Readable } from 'node:stream';
+import { ReadableStream } from 'node:stream/web';
 import { HEADERS } from '../policy.js';
 
 export const SCHEME = 'app';
@@ -105,7 +105,7 @@ export class PageProtocol {
     });
     if (range) fields.set('Content-Range', `bytes ${start}-${end}/${found.size}`);
     const empty = method === 'HEAD' || found.size === 0;
-    const body = empty ? null : Readable.toWeb(createReadStream(path, { start, end }));
+    const body = empty ? null : ReadableStream.from(createReadStream(path, { start, end }));
     return new Response(/** @type {any} */ (body), { status: range ? 206 : 200, headers: fields });
   }
 }

@@ -84,6 +84,22 @@ test('a file that was opened is served whole or in ranges, with what tells its v
   assert.deepEqual([outside.status, outside.headers.get('Content-Range')], [416, 'bytes */14']);
 });
 
+test('a page that stops reading a large file leaves the app well', async () => {
+  const { root, protocol } = folders();
+  const path = join(root, 'models/large.gguf');
+  writeFileSync(path, new Uint8Array(4 * 1024 * 1024).fill(7));
+  const url = protocol.open(path);
+  for (let time = 0; time < 20; time += 1) {
+    const { body } = await fetched(protocol, url, { headers: { Range: 'bytes=1-' } });
+    const reader = /** @type {ReadableStream<Uint8Array>} */ (body).getReader();
+    assert.equal((await reader.read()).value?.[0], 7);
+    reader.read().catch(() => {});
+    await reader.cancel();
+  }
+  const after = await fetched(protocol, url);
+  assert.equal((await after.arrayBuffer()).byteLength, 4 * 1024 * 1024);
+});
+
 test('a file that was opened is no document of the page, whatever it is called', async () => {
   const { root, protocol } = folders();
   for (const name of ['page.html', 'code.js', 'image.svg', 'm.gguf']) {
