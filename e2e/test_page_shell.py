@@ -81,7 +81,9 @@ def test_the_page_and_a_kept_model_work_without_a_network(context: BrowserContex
     expect(stages.filter(has_text="Compile programs")).to_be_visible(timeout=LOADING_MS)
 
 
-def test_a_newer_version_is_told_and_starts_when_the_user_says_so(context: BrowserContext, tmp_path: Path) -> None:
+def test_a_newer_version_starts_when_the_user_says_so_and_other_tabs_are_told(
+    context: BrowserContext, tmp_path: Path
+) -> None:
     folder = tmp_path / "page"
     shutil.copytree(find_page(), folder, ignore=shutil.ignore_patterns("*.safetensors"))
     with serving(PageServer({"": folder})) as server:
@@ -89,6 +91,8 @@ def test_a_newer_version_is_told_and_starts_when_the_user_says_so(context: Brows
         page.goto(server.url)
         page.evaluate("async () => { await navigator.serviceWorker.ready; }")
         page.reload()
+        other = context.new_page()
+        other.goto(server.url)
         entry = folder / "index.html"
         entry.write_text(entry.read_text().replace("<title>Pageloom", "<title>Newer"))
         script = folder / "service_worker.js"
@@ -100,6 +104,12 @@ def test_a_newer_version_is_told_and_starts_when_the_user_says_so(context: Brows
         with page.expect_navigation():
             page.get_by_role("button", name="Start it now").click()
         assert page.title() == "Newer"
+        expect(other.get_by_role("status").filter(has_text="started in another tab")).to_be_visible()
+        expect(other.get_by_role("button", name="Start it now")).to_have_count(0)
+        assert other.title() == "Pageloom"
+        with other.expect_navigation():
+            other.get_by_role("button", name="Reload").click()
+        assert other.title() == "Newer"
 
 
 def test_own_code_and_assets_are_under_600_kilobytes() -> None:

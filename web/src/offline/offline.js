@@ -9,6 +9,7 @@ import { desktop } from '../desktop.js';
 export async function workOffline(notices) {
   // The desktop app has the page's files anyway.
   if (!import.meta.env.PROD || !navigator.serviceWorker || desktop) return;
+  followVersion(notices);
   const address = new URL('service_worker.js', document.baseURI);
   // Where the browser keeps nothing, as in private windows, the page works with a network only.
   const registration = await navigator.serviceWorker.register(address).catch(() => null);
@@ -23,13 +24,33 @@ export async function workOffline(notices) {
   });
 }
 
+let isStartedHere = false;
+
+/**
+ * Reloads the tab in which the user let a newer version start, and tells the others, which show the older one still.
+ * @param {Notices} notices
+ */
+function followVersion(notices) {
+  const { serviceWorker } = navigator;
+  const isKept = serviceWorker.controller !== null;
+  serviceWorker.addEventListener('controllerchange', () => {
+    if (isStartedHere) return location.reload();
+    if (!isKept) return; // the first version that is ever kept replaces none
+    notices.show('update', {
+      title: 'A newer version of this page was started in another tab',
+      text: 'This one still shows the older version, whose files are kept no longer; after a reload a model is loaded again.',
+      actions: [['Reload', () => location.reload()]],
+    });
+  });
+}
+
 /**
  * @param {ServiceWorker} worker  Keeps the new version and waits.
  * @param {Notices} notices
  */
 function offer(worker, notices) {
   const start = () => {
-    navigator.serviceWorker.addEventListener('controllerchange', () => location.reload(), { once: true });
+    isStartedHere = true;
     worker.postMessage('start');
   };
   notices.show('update', {
