@@ -8,13 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from pageloom.commands.page_server import PageServer
 from tests.tiny_model import write_tiny_model
 from tests.worker.running_worker import MODEL, QUICK, TOKEN, RunningWorker, serving
 
 ANSWERING_MS = 60_000
+MODEL_FILE = re.compile(r"\.gguf$")
+HEALTH = re.compile("/healthz$")
+AS_DESKTOP = """
+globalThis.pageloomDesktop = {
+  stopWorker: async () => {},
+  onOpened: (callback) => { globalThis.openFile = (name) => callback({ url: `opened/1/${name}`, name }); },
+};
+"""
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -49,6 +57,17 @@ def connect(page: Page, address: str, token: str = "") -> None:
     page.get_by_label("Address", exact=True).fill(address)
     page.get_by_label("Token", exact=True).fill(token)
     page.get_by_role("button", name="Connect").click()
+
+
+def hold(page: Page, address: re.Pattern[str]) -> list[Route]:
+    """The requests of `address`, which get no answer until the test lets them go on."""
+    held: list[Route] = []
+
+    def keep(route: Route) -> None:
+        held.append(route)
+
+    page.route(address, keep)
+    return held
 
 
 def show(page: Page, view: str) -> Locator:
@@ -155,4 +174,58 @@ def test_a_worker_that_stops_is_told_and_the_tab_can_take_over(
     page.get_by_label("in this tab").check()
     expect(page.get_by_role("button", name="Load SmolLM2 135M Instruct")).to_be_enabled()
     expect(alert).to_have_count(0)
+    page.close()
+
+
+def test_a_load_that_is_under_way_ends_when_a_worker_takes_over(
+    chromium: Browser, tiny_page: PageServer, worker: RunningWorker
+) -> None:
+    page = chromium.new_page(service_workers="block")
+    hold(page, MODEL_FILE)
+    page.goto(tiny_page.url)
+    with page.expect_request(MODEL_FILE):
+        page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    connect(page, worker.url, TOKEN)
+    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true", timeout=ANSWERING_MS)
+    expect(page.get_by_role("tab", name="Batch")).to_be_focused()
+    expect(page.locator("#models")).to_contain_text("The load was cancelled")
+    expect(page.locator("#status")).to_contain_text(MODEL)
+    page.close()
+
+
+def test_choosing_the_tab_ends_a_connection_that_is_being_made(
+    chromium: Browser, tiny_page: PageServer, worker: RunningWorker
+) -> None:
+    page = chromium.new_page(service_workers="block")
+    held = hold(page, HEALTH)
+    requests: list[tuple[str, str]] = []
+    page.on("request", lambda request: requests.append((request.method, request.url)))
+    page.goto(tiny_page.url)
+    with page.expect_request(HEALTH):
+        connect(page, worker.url, TOKEN)
+    page.get_by_label("in this tab").check()
+    with page.expect_response(HEALTH):
+        held[0].continue_()
+    expect(page.get_by_role("button", name="Load SmolLM2 135M Instruct")).to_be_visible()
+    page.unroute(HEALTH)
+    connect(page, worker.url, TOKEN)
+    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true", timeout=ANSWERING_MS)
+    assert requests.count(("POST", f"{worker.url}/v1/session")) == 1
+    page.close()
+
+
+def test_a_file_that_the_system_opens_loads_where_it_can_be_seen_and_a_second_one_is_told(
+    chromium: Browser, tiny_page: PageServer
+) -> None:
+    page = chromium.new_page(service_workers="block")
+    page.add_init_script(AS_DESKTOP)
+    hold(page, MODEL_FILE)
+    page.goto(tiny_page.url)
+    page.get_by_label("on a local worker").check()
+    expect(page.locator("#models")).to_be_hidden()
+    page.evaluate("openFile('first.gguf')")
+    expect(page.get_by_label("in this tab")).to_be_checked()
+    expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    page.evaluate("openFile('second.gguf')")
+    expect(page.get_by_role("status").filter(has_text="second.gguf was not opened")).to_be_visible()
     page.close()

@@ -24,15 +24,15 @@ let replaced = new AbortController();
 
 const notices = new Notices(byId('notices'));
 const statusBar = new StatusBar(byId('status'));
-const batch = new BatchView(byId('view-batch'), (choice) => {
-  tabs.show('models');
-  models.load({ model: choice });
-});
+const batch = new BatchView(byId('view-batch'), (choice) => loadHere({ model: choice }));
 const chat = new ChatView(byId('view-chat'));
 const inside = new InsideView(byId('view-inside'));
 const models = new ModelsView(byId('models'), () => use(null), use);
 const backend = new BackendView(byId('backend'), byId('models'), {
-  onConnected: use,
+  onConnected: (connected) => {
+    models.cancel(); // its load would end by closing this engine
+    use(connected);
+  },
   onTab: () => engine?.server && use(null),
   onFile: openFile,
   onServer: (server) => operators.useServer(server),
@@ -56,13 +56,29 @@ function use(next) {
   followRecovery(next, notices, replaced.signal);
   if (!next.server) markTab(notices, replaced.signal);
   next.lost.then((error) => next === engine && notices.show('end', endInWords(error, startAgain(next))));
-  return tabs.show('batch');
+  tabs.show('batch');
+  // What had the focus, such as the button that was pressed, went away with the view that it was in.
+  const { activeElement } = document;
+  if (activeElement === document.body || byId('view-models').contains(activeElement)) byId('tab-batch').focus();
+}
+
+/**
+ * Loads a model into this tab, where its progress can be seen.
+ * @param {import('./engine.js').LoadOptions} options
+ */
+function loadHere(options) {
+  backend.useTab();
+  tabs.show('models');
+  models.load(options);
 }
 
 /** @param {import('./desktop.js').OpenedFile} file */
-function openFile({ url }) {
-  tabs.show('models');
-  models.load({ model: url, store: false });
+function openFile({ url, name }) {
+  if (!models.isBusy) return loadHere({ model: url, store: false });
+  notices.show('opened', {
+    title: `${name} was not opened`,
+    text: 'Models is busy with another one. Open it again when that is done or cancelled.',
+  });
 }
 
 /**
@@ -74,9 +90,10 @@ function startAgain({ server, model: { stored } }) {
   return [
     label,
     () => {
+      if (stored && !server) return loadHere({ model: { stored } });
       tabs.show('models');
       if (server) backend.connect();
-      else if (stored) models.load({ model: { stored } });
+      else backend.useTab();
     },
   ];
 }

@@ -32,6 +32,7 @@ export class BackendView {
   #state = element('p', { role: 'status', class: 'backend-state' });
   #failure = element('div', { class: 'outcome' });
   #form = element('form', { class: 'backend-form', hidden: true });
+  #attempt = new AbortController();
 
   /**
    * @param {HTMLElement} root
@@ -85,26 +86,62 @@ export class BackendView {
 
   /** Connects to the address in the form, and takes that engine in place of the one there is. */
   async connect() {
+    await this.#try('Connecting', (signal) => this.#connectTo(this.#address.value, this.#token.value, signal));
+  }
+
+  /** Lets models run in this tab again, where they run on a worker or were to. */
+  useTab() {
+    if (this.#tab.checked) return;
+    this.#tab.checked = true;
+    this.#choose();
+  }
+
+  /**
+   * Says how it went wrong, if it does. Another attempt ends this one, and so does the choice of the tab.
+   * @param {string} words
+   * @param {(signal: AbortSignal) => Promise<void>} work
+   */
+  async #try(words, work) {
+    this.#attempt.abort();
+    this.#attempt = new AbortController();
+    const { signal } = this.#attempt;
     this.#worker.checked = true;
     this.#showChoice();
     this.#failure.replaceChildren();
-    this.#state.textContent = 'Connecting';
+    this.#state.textContent = words;
     this.#connect.disabled = true;
     try {
-      const server = new LocalServer(this.#address.value.trim(), this.#token.value.trim());
-      const { backend } = await server.health();
-      const engine = await Pageloom.connect(server);
-      localStorage.setItem(KEPT, server.address);
-      const { name, adapter } = engine.model;
-      this.#state.textContent = `Connected: ${name} on ${BACKENDS[backend] ?? backend}, ${adapter.description}.`;
-      await this.#listener.onServer(server);
-      this.#listener.onConnected(engine);
+      await work(signal);
     } catch (error) {
+      if (signal.aborted) return;
       this.#state.textContent = '';
       this.#showFailure(error);
     } finally {
-      this.#connect.disabled = false;
+      if (!signal.aborted) this.#connect.disabled = false;
     }
+  }
+
+  /**
+   * @param {string} address
+   * @param {string} token
+   * @param {AbortSignal} signal
+   */
+  async #connectTo(address, token, signal) {
+    const server = new LocalServer(address.trim(), token.trim());
+    const { backend } = await server.health();
+    const engine = await Pageloom.connect(server, { signal });
+    try {
+      await this.#listener.onServer(server);
+      signal.throwIfAborted();
+    } catch (error) {
+      engine.close();
+      if (this.#tab.checked) this.#listener.onServer(null);
+      throw error;
+    }
+    localStorage.setItem(KEPT, server.address);
+    const { name, adapter } = engine.model;
+    this.#state.textContent = `Connected: ${name} on ${BACKENDS[backend] ?? backend}, ${adapter.description}.`;
+    this.#listener.onConnected(engine);
   }
 
   /** In the desktop app, which starts and ends the worker itself. */
@@ -118,25 +155,18 @@ export class BackendView {
 
   async #open() {
     const file = await desktop?.openModel();
-    if (!file) return;
-    this.#tab.checked = true;
-    this.#choose();
-    this.#listener.onFile(file);
+    if (file) this.#listener.onFile(file);
   }
 
   /** @param {string} backend */
   async #start(backend) {
-    this.#failure.replaceChildren();
-    this.#state.textContent = 'Starting the worker and loading its model';
-    try {
+    await this.#try('Starting the worker and loading its model', async (signal) => {
       const { address, token } = await /** @type {import('../desktop.js').DesktopApp} */ (desktop).startWorker(backend);
+      signal.throwIfAborted();
       this.#address.value = address;
       this.#token.value = token;
-      await this.connect();
-    } catch (error) {
-      this.#state.textContent = '';
-      this.#showFailure(error);
-    }
+      await this.#connectTo(address, token, signal);
+    });
   }
 
   #choose() {
@@ -144,6 +174,8 @@ export class BackendView {
     this.#state.textContent = '';
     this.#failure.replaceChildren();
     if (!this.#tab.checked) return;
+    this.#attempt.abort();
+    this.#connect.disabled = false;
     desktop?.stopWorker();
     this.#listener.onServer(null);
     this.#listener.onTab();

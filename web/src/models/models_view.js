@@ -26,7 +26,7 @@ export class ModelsView {
   });
   #looked = element('div');
   #outcome = element('div', { class: 'outcome' });
-  #cancel = button('Cancel', () => this.#abort.abort(), { class: 'quiet', hidden: true });
+  #cancel = button('Cancel', () => this.cancel(), { class: 'quiet', hidden: true });
   #abort = new AbortController();
   /** @type {import('../inspection.js').Inspection | null} */
   #inspection = null;
@@ -47,6 +47,16 @@ export class ModelsView {
     this.#build();
   }
 
+  /** Whether a model is being loaded, or looked at. */
+  get isBusy() {
+    return this.#controls.disabled;
+  }
+
+  /** Ends the load that is under way, if one is. */
+  cancel() {
+    this.#abort.abort();
+  }
+
   /**
    * Closes what is loaded and loads another model. A load that is under way goes on, and a file that cannot be a model
    * closes nothing.
@@ -55,6 +65,7 @@ export class ModelsView {
   async load(options) {
     await this.#busy('Loading the model', async (signal) => {
       if (options.model instanceof File) await requireGguf(options.model);
+      signal.throwIfAborted();
       this.#beforeLoad();
       this.#looked.replaceChildren();
       const engine = await Pageloom.load({
@@ -170,7 +181,7 @@ export class ModelsView {
    * @param {(signal: AbortSignal) => Promise<void>} work
    */
   async #busy(announcement, work) {
-    if (this.#controls.disabled) return;
+    if (this.isBusy) return;
     this.#abort = new AbortController();
     this.#controls.disabled = true;
     this.#cancel.hidden = false;
