@@ -93,6 +93,8 @@ def parse_job(index: int, job_fields: object, defaults: Mapping[str, object] | N
     settings = {} if defaults is None or form.choices else dict(defaults)
     settings |= {name: given[name] for name in SAMPLING_FIELDS if name in given}
     sampling = SamplingParams(**{name: _python_value(name, setting) for name, setting in settings.items()})
+    if form.response_format is not None and sampling.ignore_eos:
+        _refuse("ignore_eos", "ignore_eos does not go with response_format: the answer ends with its JSON")
     return Job(index=index, kind=kind, raw=raw, sampling=sampling, form=form, **{kind: value})  # type: ignore[arg-type]
 
 

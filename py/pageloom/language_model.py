@@ -85,10 +85,10 @@ class LanguageModel:
 
     @property
     def context_length(self) -> int:
-        """Tokens of one sequence, prompt and answer: the model's context or what the pool can hold."""
+        """Tokens of one sequence, prompt and answer: what was chosen, the model's context or what the pool holds."""
         limits = self.runner.limits
         pool = min(limits.num_blocks, limits.max_blocks_per_sequence) * limits.block_size
-        return min(self.description.decoder.context_length, pool)
+        return min(self.engine.context_length, pool)
 
     def explain(self) -> dict[str, Any]:
         """The device, the memory, and what runs each kind of operation, with why nothing faster does."""
@@ -293,7 +293,9 @@ async def load(
         template, template_warnings = chat_template_of(tokenizer)
         running = Engine(
             runner,
-            context_length=description.decoder.context_length,
+            context_length=min(
+                settings.context_length or description.decoder.context_length, description.decoder.context_length
+            ),
             stop_ids=tokenizer.stop_ids,
             detokenizer=lambda: _Detokenizer(tokenizer),
             config=engine,

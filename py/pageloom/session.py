@@ -68,8 +68,9 @@ class Session:
         self._model.engine.abort(f"{self._prefix}{call_id}")
 
     def abort_all(self) -> None:
-        """Stop every job."""
-        for call_id in [*self._running, *(waiting for waiting, _ in self._backlog)]:
+        """Stop every job; those that wait here are dropped without an answer."""
+        self._backlog.clear()
+        for call_id in list(self._running):
             self.abort(call_id)
 
     @property
@@ -165,15 +166,15 @@ class Session:
 
         task.add_done_callback(ended)
 
-    def _started(self, call_id: int, fields: object) -> RequestHandle | PageloomError:
+    def _started(self, call_id: int, fields: object) -> RequestHandle | Exception:
         try:
             return self._model.start(parse_job(0, fields), request_id=f"{self._prefix}{call_id}")
-        except PageloomError as error:
+        except Exception as error:  # whatever it is, it ends this job alone
             return error
 
-    async def _answer(self, call_id: int, started: RequestHandle | PageloomError) -> None:
+    async def _answer(self, call_id: int, started: RequestHandle | Exception) -> None:
         try:
-            if isinstance(started, PageloomError):
+            if isinstance(started, Exception):
                 raise started
             async for event in started:
                 if isinstance(event, TokenEvent):

@@ -260,3 +260,13 @@ async def test_the_batch_command_gives_golden_answers_and_error_rows(tmp_path: P
     check_answers(ran)
     check_refusals(ran)
     check_summary(ran)
+
+
+async def test_a_chosen_context_is_kept_though_pages_hold_more(tiny_path: Path) -> None:
+    model = await pageloom.load(tiny_path, backend="cpu", settings=replace(SETTINGS, context_length=20))
+    try:
+        assert model.context_length == 20
+        (row,) = await model.run_batch([{"prompt_ids": [3, 4, 5], "max_tokens": 40, "ignore_eos": True}])
+        assert len(row["output_ids"]) == 17
+    finally:
+        await model.close()

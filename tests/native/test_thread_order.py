@@ -12,6 +12,7 @@ from pageloom.backends.webgpu.device import Device, Pipeline
 from pageloom.backends.webgpu.native import NativeDevice
 from pageloom.backends.webgpu.operators import WebGpuOperators
 from pageloom.backends.webgpu.thread_order import REFUSED, usable_info
+from pageloom.errors import DeviceError
 
 IN_ORDER = "fn main(@builtin(local_invocation_index) thread: u32) {"
 EVEN_ONES_FIRST = """fn main(@builtin(local_invocation_index) place: u32) {
@@ -67,3 +68,17 @@ async def test_without_integer_dots_codes_are_made_numbers_and_explain_says_so(
         "integer dots": "the device lacks packed_4x8_integer_dot_product"
     }
     assert await decodes_without("subgroups") == {"subgroups": "the device lacks subgroups"}
+
+
+async def test_a_driver_that_fails_at_exchanges_does_without_and_says_so(
+    limited_device: Callable[..., Awaitable[NativeDevice]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = await limited_device()
+
+    async def failing(code: str, label: str = "") -> Pipeline:
+        raise DeviceError("no such instruction")
+
+    monkeypatch.setattr(device, "pipeline", failing)
+    info = await usable_info(device)
+    assert not info.has_subgroups
+    assert info.subgroups_refused == "the driver fails at exchanges within subgroups: no such instruction"

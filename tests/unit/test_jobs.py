@@ -192,3 +192,9 @@ def test_an_error_row_holds_openais_error_object():
         "index": 4,
         "error": {"message": "no", "type": "invalid_request_error", "param": "stop", "code": "invalid_argument"},
     }
+
+
+def test_a_default_that_ends_no_answer_does_not_go_with_json() -> None:
+    fields = {"prompt": "a", "response_format": {"type": "json_object"}}
+    with pytest.raises(InvalidArgument, match="the answer ends with its JSON"):
+        parse_job(0, fields, {"ignore_eos": True})

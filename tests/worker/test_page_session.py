@@ -162,3 +162,24 @@ def test_a_worker_that_stops_lets_its_jobs_end_and_then_ends_it(model_path: Path
             assert page.ends([job])[0]["result"]["finish_reason"] == "length"
             assert list(page.replies) == []
         assert worker.process.wait(30) == 0
+
+
+def test_what_others_see_of_a_page_does_not_let_them_into_its_session(worker: RunningWorker) -> None:
+    with session(worker) as page, worker.http() as http:
+        (running,) = page.post(("generate", {**JOB, "max_tokens": 400}))
+        page.first_token(running)
+        seen = http.get("/v1/engine/snapshot").text
+        assert page.opening["prefix"] in seen
+        assert page.opening["session"] not in seen
+        page.post(("abort", {"id": running}))
+
+
+def test_a_job_that_fails_in_an_unforeseen_way_takes_no_other_along(worker: RunningWorker) -> None:
+    odd = {"oneOf": [{"type": None}, {"type": "string"}]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "odd", "schema": odd}}
+    with session(worker) as page:
+        wrong, right = page.ends(
+            page.post(("generate", {"prompt": "hello", "response_format": wanted}), ("generate", JOB))
+        )
+        assert "error" in wrong
+        assert len(right["result"]["output_ids"]) == 6

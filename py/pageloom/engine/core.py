@@ -101,6 +101,11 @@ class EngineCore:
         self._meter = Meter(config.timeline_length)
 
     @property
+    def failure(self) -> PageloomError | None:
+        """What ended the engine, if it has ended."""
+        return self._failure
+
+    @property
     def has_work(self) -> bool:
         return bool(self._live or self._in_flight)
 
@@ -124,7 +129,7 @@ class EngineCore:
         ended.
         """
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)  # one error for all: it would keep the frames of each
         check_queue(len(self._scheduler.waiting), self._config.max_waiting)
         check_token_ids(prompt_ids, params, self.limits.vocab_size)
         limit = length_limit(len(prompt_ids), params, self.limits, self._context_length)

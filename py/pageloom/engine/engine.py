@@ -89,6 +89,8 @@ class Engine(Generic[R]):
         )
         self.runner = runner
         """What runs the steps; another one after each recovery."""
+        self.context_length = context_length
+        """The most tokens that one sequence may have."""
         self._recovery = recovery
         self._recovered_at = float("-inf")
         self._loop_task: asyncio.Task[None] | None = None
@@ -137,13 +139,18 @@ class Engine(Generic[R]):
     def lose(self, error: DeviceLost) -> None:
         """Say, on the event loop, that the device is gone: it is replaced though nothing runs.
 
-        Nothing happens where requests run: their step finds out by itself.
+        Nothing happens where requests run, as their step finds out by itself, or where the engine has ended.
         """
-        if self._closed or self._core.has_work or self._core.lost is not None:
+        if self._closed or self.failure is not None or self._core.has_work or self._core.lost is not None:
             return
         self._core.lose(error)
         if self._loop_task is None or self._loop_task.done():
             self._loop_task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def failure(self) -> PageloomError | None:
+        """What ended the engine, if it has ended: every request fails with it."""
+        return self._core.failure
 
     def abort(self, request_id: str) -> bool:
         """End a request now, whatever its state; False where it has ended already or never was."""

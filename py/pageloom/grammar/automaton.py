@@ -29,6 +29,8 @@ MAX_DEPTH = 32
 """Levels of nesting that an answer may have."""
 MAX_POSITIONS = 5000
 """Of one text. As many as a schema may have parts, so that any `enum` is within it."""
+MOST_STACKS = 100_000
+"""That one grammar remembers before it is made anew; each takes some hundred bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,11 @@ class Automaton:
         self.has_strings = self._least_depths[root] < math.inf
         """Whether there are any at whatever depth."""
         self.start: Positions = self._settle([self._stack(root, None, 0)]) if self.is_possible else ()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it remembers so much of what was written that a new one should take its place."""
+        return len(self._stacks) > MOST_STACKS
 
     def advance(self, positions: Iterable[Position], byte: int) -> Positions:
         """Where a text goes from any of `positions` with one more byte; empty where it leaves the grammar.

@@ -43,6 +43,9 @@ class Grammars:
 
     @cached_property
     def _spellings(self) -> Spellings:
-        spellings = Spellings([self._token_bytes(token_id) for token_id in range(self._num_tokens)])
+        # A stop token ends the answer however it is spelt: it is never text.
+        spellings = Spellings(
+            [b"" if token_id in self._end_ids else self._token_bytes(token_id) for token_id in range(self._num_tokens)]
+        )
         spellings.string_tokens(BODY)  # every grammar needs it, and it is better waited for here than within a step
         return spellings

@@ -204,7 +204,11 @@ def resolve(root: object, pointer: str) -> object:
 def _check_one_of(schemas: list[object], pointer: str, overlaps: Overlaps) -> None:
     for index, schema in enumerate(schemas):
         for other in schemas[:index]:
-            if overlaps.may_overlap(schema, other):
+            try:
+                overlap = overlaps.may_overlap(schema, other)
+            except RecursionError as error:
+                raise NotSupported("values nested so deep are not compared", param=_at(pointer, index)) from error
+            if overlap:
                 raise NotSupported(
                     "two alternatives of oneOf may allow the same value; use anyOf, or give each a required "
                     "property whose const or enum tells it apart",
@@ -235,10 +239,10 @@ def _local(reference: object, pointer: str) -> str:
 
 def _types(keywords: Mapping[str, Any], pointer: str) -> list[str]:
     """The types that a schema allows. Without `type` those that its keywords are about, or all."""
-    given = keywords.get("type")
-    if given is None:
+    if "type" not in keywords:
         about = [name for name, names in TYPE_KEYWORDS.items() if any(key in keywords for key in names)]
         return about or [name for name in BY_TYPE if name != "integer"]
+    given = keywords["type"]
     types = [given] if isinstance(given, str) else given
     if not isinstance(types, list) or not types or not all(isinstance(name, str) and name in BY_TYPE for name in types):
         _invalid(f"type is {shown(given)}; it is one or a list of {', '.join(BY_TYPE)}", _at(pointer, "type"))

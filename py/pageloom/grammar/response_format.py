@@ -18,8 +18,8 @@ _KINDS = "text, json_object and json_schema"
 def grammar_of(response_format: object) -> Automaton | None:
     """The grammar of the answers that a `response_format` asks for; None where any text will do.
 
-    Equal formats have one automaton. Raises `InvalidArgument` and `NotSupported` with the field at fault as `param`; of
-    a schema that is `response_format.json_schema.schema`, "#" and a JSON pointer.
+    Equal formats have one automaton, until it is full. Raises `InvalidArgument` and `NotSupported` with the field at
+    fault as `param`; of a schema that is `response_format.json_schema.schema`, "#" and a JSON pointer.
     """
     if not isinstance(response_format, dict) or not isinstance(response_format.get("type"), str):
         raise InvalidArgument(
@@ -32,12 +32,17 @@ def grammar_of(response_format: object) -> Automaton | None:
     if kind == "text":
         return None
     if kind == "json_object":
+        if _any_object().is_full:
+            _any_object.cache_clear()
         return _any_object()
     if kind != "json_schema":
         raise InvalidArgument(
             f"response_format.type is {shown(kind)}; it is one of {_KINDS}", param="response_format.type"
         )
-    return _compiled(_schema_text(response_format.get("json_schema")))
+    schema = _schema_text(response_format.get("json_schema"))
+    if _compiled(schema).is_full:
+        _compiled.cache_clear()
+    return _compiled(schema)
 
 
 def _schema_text(described: object) -> str:

@@ -9,7 +9,7 @@ from typing import cast
 
 from pageloom.answer_rules import AnswerRule
 from pageloom.engine.engine import RequestHandle
-from pageloom.engine.events import Event, FinishEvent
+from pageloom.engine.events import Event
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.errors import CapacityExceeded, DeviceLost
 from pageloom.jobs import Job
@@ -35,8 +35,12 @@ class EngineHost:
         self._handles: dict[int, list[RequestHandle]] = {}
         self._following: set[asyncio.Task[None]] = set()
         self._stopping = False
-        self.lost: DeviceLost | None = None
+
+    @property
+    def lost(self) -> DeviceLost | None:
         """Why the device is gone, if it is: every request fails from then on."""
+        failure = self._model.engine.failure
+        return failure if isinstance(failure, DeviceLost) else None
 
     async def start(self, generation: int, jobs: Sequence[Job]) -> None:
         """Queue all of `jobs` or none.
@@ -112,8 +116,6 @@ class EngineHost:
 
     async def _forward(self, generation: int, index: int, handle: RequestHandle) -> None:
         async for event in handle:
-            if isinstance(event, FinishEvent) and isinstance(event.error, DeviceLost):
-                self.lost = event.error
             if not self._outbox:
                 asyncio.get_running_loop().call_soon(self._flush)
             self._outbox.append((generation, index, event))

@@ -137,9 +137,9 @@ class ModelThread:
         """The pool and the requests between two steps."""
         return await self._thread.run(self._host.snapshot())
 
-    def page_session(self, key: str, forget: Callable[[], object]) -> PageSession:
+    def page_session(self, name: str, forget: Callable[[], object]) -> PageSession:
         """A session of the page's own protocol. Its jobs do not count among those that `max_queue` bounds."""
-        return PageSession(key, self._thread, self._model, forget)
+        return PageSession(name, self._thread, self._model, forget)
 
     def refuse_new(self) -> None:
         """From now on `submit` raises `Stopping`; what runs goes on."""

@@ -16,6 +16,8 @@ from pageloom.worker.loop_thread import LoopThread
 T = TypeVar("T")
 MOST_JOBS = 10_000
 """That one page may have waiting."""
+MOST_UNREAD = 2**26
+"""Characters of replies that wait for a page to read them; with more its session ends."""
 MOST_LOOKS = 100
 """Calls in one message that are no jobs: the model waits while they are answered."""
 
@@ -23,16 +25,18 @@ MOST_LOOKS = 100
 class PageSession:
     """One page. Its replies are iterated over once, on the server's loop; its calls come from there too."""
 
-    def __init__(self, key: str, thread: LoopThread, model: LanguageModel, forget: Callable[[], object]) -> None:
-        """`key` tells its requests from those of others in the engine; `forget` is called once it is aborted."""
-        self.prefix = f"{key}/"
+    def __init__(self, name: str, thread: LoopThread, model: LanguageModel, forget: Callable[[], object]) -> None:
+        """`name` tells its requests from those of others in the engine; `forget` is called once it is aborted."""
+        self.prefix = f"{name}/"
         self._thread = thread
         self._forget = forget
         self._server_loop = asyncio.get_running_loop()
         self._replies: asyncio.Queue[str | None] = asyncio.Queue()
+        self._unread = 0
         places = model.runner.limits.max_sequences
         self._session = Session(model, self._send, prefix=self.prefix, places=places)
         self._stopping = False
+        self._aborted = False
 
     async def describe(self) -> dict[str, Any]:
         """The model and what computes it, as `LoadedModel` of `web/src/protocol.js` has them."""
@@ -42,6 +46,7 @@ class PageSession:
     async def replies(self) -> AsyncIterator[str]:
         """Arrays of replies, as JSON, until the session ends."""
         while (text := await self._replies.get()) is not None:
+            self._unread -= len(text)
             yield text
 
     async def call(self, calls: Sequence[Mapping[str, Any]]) -> None:
@@ -54,7 +59,7 @@ class PageSession:
                 raise InvalidArgument(f"there is no method {shown(method)}", param="calls")
         if sum(call["method"] != "generate" for call in calls) > MOST_LOOKS:
             raise InvalidArgument(f"a message has at most {MOST_LOOKS} calls besides jobs", param="calls")
-        await self._on_thread(lambda: self._take(calls))
+        await self._thread.run(self._take(calls))
 
     def stop(self) -> None:
         """Take no jobs any more, and end once those that there are have been answered."""
@@ -62,6 +67,7 @@ class PageSession:
 
     def abort(self) -> None:
         """End every job, and the session. Safe to repeat."""
+        self._aborted = True
         self._forget()
 
         async def abort() -> None:
@@ -82,7 +88,7 @@ class PageSession:
 
         return await self._thread.run(run())
 
-    def _take(self, calls: Sequence[Mapping[str, Any]]) -> None:
+    async def _take(self, calls: Sequence[Mapping[str, Any]]) -> None:
         jobs = [{"id": call["id"], "fields": call["params"]} for call in calls if call["method"] == "generate"]
         if jobs and self._stopping:
             raise Stopping("the worker is stopping; ask again once it runs")
@@ -95,10 +101,17 @@ class PageSession:
         for call in calls:
             if answer := _METHODS[call["method"]](self._session, call):
                 self._send(json.dumps([{"id": call["id"], **answer}]))
+                await asyncio.sleep(0)  # a step goes between two of them
 
     def _send(self, replies: str | None) -> None:
         """Pass replies on from the model's thread; None is the end of them."""
-        self._server_loop.call_soon_threadsafe(self._replies.put_nowait, replies)
+        self._server_loop.call_soon_threadsafe(self._queue, replies)
+
+    def _queue(self, replies: str | None) -> None:
+        self._unread += len(replies or "")
+        self._replies.put_nowait(replies)
+        if self._unread > MOST_UNREAD and not self._aborted:
+            self.abort()
 
 
 def _abort(session: Session, call: Mapping[str, Any]) -> dict[str, Any]:

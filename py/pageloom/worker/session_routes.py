@@ -59,7 +59,8 @@ class SessionRoutes:
         if len(self._sessions) >= MOST_SESSIONS:
             raise QueueFull(f"{MOST_SESSIONS} pages use this worker already; close one of them")
         key = secrets.token_urlsafe(12)
-        session = self._model.page_session(key, lambda: self._sessions.pop(key, None))
+        # Everybody sees the names of requests, so the key is not in them.
+        session = self._model.page_session(secrets.token_urlsafe(6), lambda: self._sessions.pop(key, None))
         self._sessions[key] = session
         return EventStream(self._events(key, session), session)
 

@@ -1,6 +1,7 @@
 """A device that is lost is replaced, and every request ends as if it had not been."""
 
 import asyncio
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -133,3 +134,21 @@ async def test_the_settings_of_limits_make_the_same_limits(context_length: int |
     again = settings_of(made, chosen)
     assert again.num_blocks == 11
     assert runner_limits(again, decoder, num_blocks=11, default_max_tokens=1, default_max_sequences=1) == made
+
+
+async def test_an_engine_that_has_ended_replaces_no_device() -> None:
+    machine = Machine(FakeRunner(limits()), OutOfMemory("no room"), FakeRunner(limits()))
+    machine.engine.lose(GONE)
+    while "gone" not in machine.states:
+        await asyncio.sleep(0)
+    told = list(machine.states)
+    machine.engine.lose(GONE)
+    await asyncio.sleep(0.01)
+    assert machine.states == told
+    assert machine.engine.failure is not None
+    frames = set()
+    for _ in range(3):
+        with pytest.raises(DeviceLost) as refused:
+            machine.engine.submit(prompt(0, 5), GREEDY)
+        frames.add(len(traceback.extract_tb(refused.value.__traceback__)))
+    assert len(frames) == 1

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from pageloom.errors import InvalidArgument, NotSupported
+from pageloom.grammar import automaton
 from pageloom.grammar.grammars import Grammars
 from pageloom.grammar.json_schema import compile_schema
+from pageloom.grammar.response_format import grammar_of
 
 SECONDS = 5
 """Ten times what the slowest takes; without bounds most of these take minutes."""
@@ -108,3 +110,27 @@ def test_a_mask_over_thousands_of_alternatives_takes_a_moment() -> None:
     begins = tuple(f'"{name}"'.encode() for name in names)
     expected = [i for i, token in enumerate(tokens) if token and any(text.startswith(token) for text in begins)]
     assert [token for token in range(len(tokens)) if mask >> token & 1] == expected
+
+
+def deep(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("alternative", [{"type": None}, {"type": "string", "enum": ["a", deep(2000)]}])
+def test_what_is_compared_before_it_is_compiled_is_refused_in_words(alternative: dict[str, Any]) -> None:
+    with pytest.raises((InvalidArgument, NotSupported)):
+        compile_schema({"oneOf": [alternative, {"type": "string", "enum": ["b"]}]})
+
+
+def test_a_grammar_that_remembers_too_much_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = {"type": "array", "items": {"type": "string"}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "texts", "schema": schema}}
+    for format in (wanted, {"type": "json_object"}):
+        first = grammar_of(format)
+        assert grammar_of(format) is first
+        monkeypatch.setattr(automaton, "MOST_STACKS", 0)
+        assert grammar_of(format) is not first
+        monkeypatch.undo()

@@ -114,3 +114,13 @@ def test_what_begins_like_a_refused_token_is_not_looked_at() -> None:
 
     assert [words[index] for index in matching(words, b"", step)] == [b"a", b"ab", b"abc", b"b"]
     assert steps == [b"a", b"ab", b"abc", b"b", b"c", b"\xff"]
+
+
+def test_a_stop_token_with_a_spelling_is_no_text() -> None:
+    tokens = [*TOKENS[:-1], b"x"]
+    constraint = grammars(tokens).constraint(compile_schema({"type": "string"}))
+    for token in (TOKENS.index(b'"'), TOKENS.index(b"a")):
+        constraint.advance(token)
+        assert not constraint.allowed()[STOP // 8] >> STOP % 8 & 1
+    constraint.advance(TOKENS.index(b'"'))
+    assert constraint.allowed()[STOP // 8] >> STOP % 8 & 1

@@ -273,7 +273,11 @@ async def open_native_device(
         language_features=language_features() - set(without_features),
     )
     device = NativeDevice(wgpu, handle, info)
-    await device.check_threads()
+    try:
+        await device.check_threads()
+    except BaseException:
+        device.close()
+        raise
     return device
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pageloom.backends.webgpu import templates
 from pageloom.backends.webgpu.device import Device, DeviceInfo, Dispatch
 from pageloom.backends.webgpu.program import ProgramKey
+from pageloom.errors import DeviceError, DeviceLost
 
 WORKGROUP = 128
 REFUSED = "the driver does not number the threads of a subgroup in the order of the workgroup"
@@ -15,13 +16,21 @@ REFUSED = "the driver does not number the threads of a subgroup in the order of 
 
 async def usable_info(device: Device) -> DeviceInfo:
     """`device.info`, and without subgroups where their threads do not exchange what they would between neighbours."""
-    if not device.info.has_subgroups or await _exchanges_between_neighbours(device):
+    if not device.info.has_subgroups:
         return device.info
+    refused = REFUSED
+    try:
+        if await _exchanges_between_neighbours(device):
+            return device.info
+    except DeviceLost:
+        raise
+    except DeviceError as error:
+        refused = f"the driver fails at exchanges within subgroups: {error.message}"
     return replace(
         device.info,
         features=device.info.features - {"subgroups"},
         subgroup_min_size=0,
-        subgroups_refused=REFUSED,
+        subgroups_refused=refused,
     )
 
 
