@@ -137,6 +137,7 @@ def test_the_first_view_is_painted_within_a_second(chromium: Browser, tiny_page:
     assert best_of(milliseconds, 1000) < 1000
 
 
+@pytest.mark.slow
 def test_input_waits_for_nothing_while_sixteen_sequences_decode(visit: Visit) -> None:
     page = visit.page
     page.set_viewport_size({"width": 1280, "height": 900})
