@@ -38,11 +38,11 @@ def run(options: argparse.Namespace) -> int:
     if not options.model.is_file():
         raise InvalidArgument(f"there is no model file at {str(options.model)!r}; run `make setup`", param="model")
     server = _server({"": find_page(options.page), "model": options.model}, options.port)
-    with serving(server), _window(server.url, options):
-        try:
+    try:
+        with serving(server), _window(server.url, options):
             threading.Event().wait()
-        except KeyboardInterrupt:
-            print("\nStopped.")
+    except KeyboardInterrupt:
+        print("\nStopped.")
     return 0
 
 
