@@ -173,9 +173,11 @@ export class ChatPane {
   #showText(id) {
     this.#store.saveSoon(this.#conversation);
     const log = this.#log;
-    const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < AT_END;
+    const { scrollTop } = log;
+    const atEnd = log.scrollHeight - scrollTop - log.clientHeight < AT_END;
     this.#views.get(id)?.showSoon(() => {
-      if (atEnd) log.scrollTop = log.scrollHeight;
+      // The reader may have gone up since.
+      if (atEnd && log.scrollTop >= scrollTop) log.scrollTop = log.scrollHeight;
     });
   }
 
