@@ -20,7 +20,7 @@ from pageloom.engine.core import EngineConfig
 from pageloom.engine.engine import Engine, RequestHandle
 from pageloom.engine.events import Completion, Event
 from pageloom.engine.recovery import Recovery, RecoveryEvent
-from pageloom.engine.runner_settings import RunnerSettings, settings_of
+from pageloom.engine.runner_settings import RunnerSettings, context_length, settings_of
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.errors import InvalidArgument, PageloomError
@@ -293,9 +293,7 @@ async def load(
         template, template_warnings = chat_template_of(tokenizer)
         running = Engine(
             runner,
-            context_length=min(
-                settings.context_length or description.decoder.context_length, description.decoder.context_length
-            ),
+            context_length=context_length(settings, description.decoder),
             stop_ids=tokenizer.stop_ids,
             detokenizer=lambda: _Detokenizer(tokenizer),
             config=engine,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from pageloom.engine.batch import RunnerLimits
-from pageloom.errors import InvalidArgument, NotSupported, shown
+from pageloom.errors import CapacityExceeded, InvalidArgument, NotSupported, shown
 from pageloom.model.layer_ops import Decoder
 
 KvDtype = Literal["float32", "float16", "float8e4m3fn"]
@@ -66,6 +66,27 @@ def require_half_cache(settings: RunnerSettings, backend: str) -> None:
         )
 
 
+def context_length(settings: RunnerSettings, decoder: Decoder) -> int:
+    """Tokens that one sequence may have: what was chosen, no more than the decoder was made for."""
+    return min(settings.context_length or decoder.context_length, decoder.context_length)
+
+
+def half_cache_blocks(settings: RunnerSettings, decoder: Decoder, budget: int) -> int:
+    """Blocks of a pool of float16 that was chosen, or that `budget` bytes hold where `kv_memory` is not chosen.
+
+    Raises `CapacityExceeded` where not one block fits.
+    """
+    block_bytes = 4 * decoder.num_layers * decoder.kv_num_heads * decoder.head_size * settings.block_size
+    budget = settings.kv_memory or budget
+    num_blocks = settings.num_blocks or budget // block_bytes
+    if num_blocks < 1:
+        raise CapacityExceeded(
+            f"one KV block takes {block_bytes} bytes over {decoder.num_layers} layers; the budget is {budget}",
+            param="kv_memory",
+        )
+    return num_blocks
+
+
 def runner_limits(
     settings: RunnerSettings,
     decoder: Decoder,
@@ -75,14 +96,13 @@ def runner_limits(
     default_max_sequences: int,
 ) -> RunnerLimits:
     """The limits of a Runner with a pool of `num_blocks`: what was chosen, no more than the decoder and pool hold."""
-    context_length = min(settings.context_length or decoder.context_length, decoder.context_length)
     max_tokens = settings.max_tokens or default_max_tokens
     return RunnerLimits(
         max_tokens=max_tokens,
         max_sequences=min(settings.max_sequences or default_max_sequences, max_tokens),
         num_blocks=num_blocks,
         block_size=settings.block_size,
-        max_blocks_per_sequence=min(num_blocks, -(-context_length // settings.block_size)),
+        max_blocks_per_sequence=min(num_blocks, -(-context_length(settings, decoder) // settings.block_size)),
         max_candidates=min(settings.max_candidates, decoder.vocab_size),
         max_adjustments=settings.max_adjustments,
         vocab_size=decoder.vocab_size,

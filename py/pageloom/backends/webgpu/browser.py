@@ -216,11 +216,7 @@ async def open_browser_device(
     options = {"prefer": prefer, "limits": dict(limits or {}), "withoutFeatures": list(without_features)}
     with typed_errors():
         device = BrowserDevice(await bridge.openGpu(to_js(options, dict_converter=Object.fromEntries)))
-    try:
-        await device.check_threads()
-    except BaseException:
-        device.close()
-        raise
+    await device.check_threads()
     return device
 
 

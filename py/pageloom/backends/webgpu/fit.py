@@ -9,7 +9,7 @@ from pageloom.backends.webgpu.device import DeviceInfo
 from pageloom.backends.webgpu.kv_cache import block_bytes
 from pageloom.backends.webgpu.load import choose_limits
 from pageloom.backends.webgpu.weight_layout import binding_limit, describe_weight
-from pageloom.engine.runner_settings import RunnerSettings
+from pageloom.engine.runner_settings import RunnerSettings, context_length
 from pageloom.model.decoder import ModelDescription
 
 
@@ -71,8 +71,7 @@ def fit_cache(info: DeviceInfo, description: ModelDescription, settings: RunnerS
         num_blocks=limits.num_blocks,
         block_size=limits.block_size,
         context_length=min(
-            settings.context_length or decoder.context_length,
-            decoder.context_length,
+            context_length(settings, decoder),
             limits.max_blocks_per_sequence * limits.block_size,
         ),
     )

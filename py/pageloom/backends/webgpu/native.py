@@ -273,11 +273,7 @@ async def open_native_device(
         language_features=language_features() - set(without_features),
     )
     device = NativeDevice(wgpu, handle, info)
-    try:
-        await device.check_threads()
-    except BaseException:
-        device.close()
-        raise
+    await device.check_threads()
     return device
 
 

@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pageloom.backends.webgpu.buckets import bucket_for, powers_of_two
 from pageloom.backends.webgpu.constraint_layout import ConstraintLayout
 from pageloom.backends.webgpu.decoder_plan import BodyBucket, DecoderPlan, HeadBucket
 from pageloom.backends.webgpu.device import Copy, Device, Dispatch, Pipeline, Recording
 from pageloom.backends.webgpu.program import PlannedDispatch, ProgramKey, Programs
 from pageloom.backends.webgpu.step_layout import StepLayout
 from pageloom.engine.batch import LogitTarget, RowCandidates, RunnerLimits, StepBatch, StepTicket
+from pageloom.engine.buckets import bucket_for, powers_of_two
 from pageloom.engine.check_batch import check_batch
 from pageloom.errors import InvalidArgument
 from pageloom.progress import OnProgress, Progress, ignore_progress

@@ -15,16 +15,20 @@ REFUSED = "the driver does not number the threads of a subgroup in the order of 
 
 
 async def usable_info(device: Device) -> DeviceInfo:
-    """`device.info`, and without subgroups where their threads do not exchange what they would between neighbours."""
+    """`device.info`, and without subgroups where their threads do not exchange what they would between neighbours.
+
+    Where this raises, the device is closed.
+    """
     if not device.info.has_subgroups:
         return device.info
     refused = REFUSED
     try:
         if await _exchanges_between_neighbours(device):
             return device.info
-    except DeviceLost:
-        raise
-    except DeviceError as error:
+    except BaseException as error:
+        if not isinstance(error, DeviceError) or isinstance(error, DeviceLost):
+            device.close()
+            raise
         refused = f"the driver fails at exchanges within subgroups: {error.message}"
     return replace(
         device.info,

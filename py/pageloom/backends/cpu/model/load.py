@@ -7,14 +7,19 @@ from pageloom.backends.cpu.model.runner import CpuRunner
 from pageloom.backends.cpu.model.weights import load_decoder_weights
 from pageloom.backends.cpu.options import Level
 from pageloom.engine.batch import RunnerLimits
-from pageloom.engine.runner_settings import RunnerSettings, check_settings, require_half_cache, runner_limits
-from pageloom.errors import CapacityExceeded, InvalidArgument
+from pageloom.engine.runner_settings import (
+    RunnerSettings,
+    check_settings,
+    half_cache_blocks,
+    require_half_cache,
+    runner_limits,
+)
+from pageloom.errors import InvalidArgument
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.layer_ops import Decoder
 from pageloom.model.source import RangedSource
 from pageloom.progress import OnProgress, Progress, ignore_progress
 
-KV_ELEMENT_BYTES = 2
 DEFAULT_KV_MEMORY = 512 * 2**20
 DEFAULT_MAX_TOKENS = 512
 DEFAULT_MAX_SEQUENCES = 64
@@ -31,20 +36,10 @@ def choose_limits(decoder: Decoder, settings: RunnerSettings) -> RunnerLimits:
         raise InvalidArgument(
             f"prefer is {settings.prefer!r}, a kind of WebGPU adapter; the CPU has none", param="prefer"
         )
-    block_bytes = (
-        2 * KV_ELEMENT_BYTES * decoder.num_layers * decoder.kv_num_heads * decoder.head_size * settings.block_size
-    )
-    budget = settings.kv_memory or DEFAULT_KV_MEMORY
-    num_blocks = settings.num_blocks or budget // block_bytes
-    if num_blocks < 1:
-        raise CapacityExceeded(
-            f"one KV block takes {block_bytes} bytes over {decoder.num_layers} layers; the budget is {budget}",
-            param="kv_memory",
-        )
     return runner_limits(
         settings,
         decoder,
-        num_blocks=num_blocks,
+        num_blocks=half_cache_blocks(settings, decoder, DEFAULT_KV_MEMORY),
         default_max_tokens=DEFAULT_MAX_TOKENS,
         default_max_sequences=DEFAULT_MAX_SEQUENCES,
     )

@@ -10,14 +10,19 @@ from pageloom.backends.cuda.model.runner import CudaRunner
 from pageloom.backends.cuda.model.weights import load_decoder_weights
 from pageloom.backends.cuda.operators import CudaOperators
 from pageloom.engine.batch import RunnerLimits
-from pageloom.engine.runner_settings import RunnerSettings, check_settings, require_half_cache, runner_limits
-from pageloom.errors import CapacityExceeded, InvalidArgument, NotSupported
+from pageloom.engine.runner_settings import (
+    RunnerSettings,
+    check_settings,
+    half_cache_blocks,
+    require_half_cache,
+    runner_limits,
+)
+from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.layer_ops import Decoder
 from pageloom.model.source import RangedSource
 from pageloom.progress import OnProgress, Progress, ignore_progress
 
-KV_ELEMENT_BYTES = 2
 MOST_KV_MEMORY = 4 * 2**30
 """Of the default budget, which takes no more than half of what is free."""
 DEFAULT_MAX_TOKENS = 2048
@@ -47,18 +52,10 @@ def choose_limits(decoder: Decoder, settings: RunnerSettings, free_bytes: int) -
             f"the heads have {decoder.head_size} channels; on CUDA a multiple of {HEAD_ALIGNMENT} is needed",
             param="backend",
         )
-    block_bytes = 2 * KV_ELEMENT_BYTES * decoder.num_layers * decoder.kv_num_heads * decoder.head_size * block_size
-    budget = settings.kv_memory or min(MOST_KV_MEMORY, free_bytes // 2)
-    num_blocks = settings.num_blocks or budget // block_bytes
-    if num_blocks < 1:
-        raise CapacityExceeded(
-            f"one KV block takes {block_bytes} bytes over {decoder.num_layers} layers; the budget is {budget}",
-            param="kv_memory",
-        )
     return runner_limits(
         settings,
         decoder,
-        num_blocks=num_blocks,
+        num_blocks=half_cache_blocks(settings, decoder, min(MOST_KV_MEMORY, free_bytes // 2)),
         default_max_tokens=DEFAULT_MAX_TOKENS,
         default_max_sequences=DEFAULT_MAX_SEQUENCES,
     )

@@ -7,7 +7,6 @@ copy of integers to the device.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from pageloom.backends.cuda.model.device_errors import device_errors
 from pageloom.backends.cuda.model.step_buffers import Readback
 from pageloom.backends.cuda.model.step_layout import arrange
 from pageloom.engine.batch import RowCandidates, RunnerLimits, StepBatch, StepTicket
+from pageloom.engine.buckets import bucket_for, powers_of_two
 from pageloom.engine.check_batch import check_batch
 from pageloom.errors import DeviceLost, InvalidArgument
 from pageloom.progress import OnProgress, Progress, ignore_progress
@@ -39,8 +39,8 @@ class CudaRunner:
     def __init__(self, plan: DecoderPlan, limits: RunnerLimits) -> None:
         self._plan = plan
         self._limits = limits
-        self._rows = _powers_of_two(1, limits.max_sequences)
-        self._prompts = _powers_of_two(min(SMALLEST_PROMPT_BUCKET, limits.max_tokens), limits.max_tokens)
+        self._rows = powers_of_two(1, limits.max_sequences)
+        self._prompts = powers_of_two(min(SMALLEST_PROMPT_BUCKET, limits.max_tokens), limits.max_tokens)
         self._attention = plan.explain_attention()
         self._graphs: dict[BodyBucket | HeadBucket, CapturedGraph] = {}
         self._closed = False
@@ -86,7 +86,7 @@ class CudaRunner:
             arrangement = arrange(batch, self._limits.max_sequences)
             self._plan.step.send(batch, arrangement)
             prompt_tokens = arrangement.prompt_tokens
-            self._run(BodyBucket(_at_least(self._prompts, prompt_tokens) if prompt_tokens else 0))
+            self._run(BodyBucket(bucket_for(self._prompts, prompt_tokens) if prompt_tokens else 0))
             if not batch.logits_rows:
                 return CudaTicket(None)
             self._run(self._head_bucket(batch))
@@ -140,16 +140,4 @@ class CudaRunner:
 
     def _head_bucket(self, batch: StepBatch) -> HeadBucket:
         greedy = batch.num_candidates == 1 and not (batch.adjustments or batch.masks or batch.targets)
-        return HeadBucket(_at_least(self._rows, len(batch.logits_rows)), greedy)
-
-
-def _powers_of_two(first: int, last: int) -> tuple[int, ...]:
-    """From `first`, itself one or `last`, to `last`, which is the last whatever it is."""
-    sizes = [first]
-    while sizes[-1] < last:
-        sizes.append(min(2 * sizes[-1], last))
-    return tuple(sizes)
-
-
-def _at_least(sizes: tuple[int, ...], size: int) -> int:
-    return sizes[bisect.bisect_left(sizes, size)]
+        return HeadBucket(bucket_for(self._rows, len(batch.logits_rows)), greedy)

@@ -1,4 +1,4 @@
-"""Shape buckets: a step is replayed from the smallest recording that is large enough for it."""
+"""Shape buckets of a Runner: a step is replayed from the smallest recording that is large enough for it."""
 
 from __future__ import annotations
 
