@@ -8,7 +8,9 @@ from pageloom.cli import main
 from pageloom.commands.bench import cache_lines, shape_lines
 from pageloom.commands.bench_calls import Measured
 from pageloom.commands.bench_device import Rates
+from pageloom.commands.bench_output import choose_shapes
 from pageloom.commands.bench_shapes import FULL, HEADLINES, PEER_SECONDS, QUICK, SMALL, Shape
+from pageloom.errors import InvalidArgument
 
 
 def test_the_bytes_of_a_shape_are_the_cache_the_new_tokens_and_the_output() -> None:
@@ -69,6 +71,13 @@ def test_the_peers_figure_stands_beside_its_own_shapes_on_its_own_gpu() -> None:
     other = Measured(SMALL[-1], "direct-gpu", (1e-6,))
     assert "ONNX" not in shape_lines([other], rates, quotes=True)[0]
     assert "ONNX" not in shape_lines([Measured(HEADLINES[0], "direct-gpu", (1e-6,))], rates, quotes=False)[0]
+
+
+def test_shapes_are_chosen_by_their_names_and_a_pattern_of_none_is_a_wrong_argument() -> None:
+    assert choose_shapes(HEADLINES, "decode * int8") == [HEADLINES[4], HEADLINES[5]]
+    assert choose_shapes(["a", "b"], "*b*", lambda name: name * 2) == ["b"]
+    with pytest.raises(InvalidArgument, match="no shape matches 'encode"):
+        choose_shapes(HEADLINES, "encode*")
 
 
 def test_no_repeats_are_a_wrong_argument(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pageloom.attention.cases.matrix import all_cases
 from pageloom.engine.snapshot import BlockView
-from tests.worker.running_worker import KEY, RunningWorker
+from tests.worker.running_worker import KEY, RunningWorker, why_no_cpu
 
 SCATTER = {"backend": "cpu", "operator": "tensor_scatter"}
 LONG = {"backend": "cpu", "quick": False}
@@ -78,6 +78,7 @@ def test_one_runs_at_a_time_and_ends_with_its_client(strict: RunningWorker) -> N
         ("/v1/checks", {"backend": "cpu", "json": "/tmp/file"}, "json"),
         ("/v1/benches", {"backend": "cpu", "peer": "none"}, "peer"),
         ("/v1/benches", {"backend": ["cpu"]}, "backend"),
+        ("/v1/benches", {"backend": "cpu", "shape": ""}, "shape"),
     ],
 )
 def test_a_body_that_asks_for_something_else_is_refused_by_field(
@@ -93,10 +94,20 @@ def test_a_text_in_a_body_is_never_an_option_of_the_command(strict: RunningWorke
     assert "no case" in event["error"]["message"]
 
 
-def test_a_bench_shows_its_table_and_gives_its_numbers(strict: RunningWorker) -> None:
-    with strict.http(headers=KEY) as http, http.stream("POST", "/v1/benches", json={"backend": "cpu"}) as response:
-        first = next(events(response))
-    assert "instruction sets" in first["line"] or "cores" in first["line"]
+@pytest.mark.skipif(bool(why_no_cpu()), reason=why_no_cpu())
+def test_a_bench_tells_of_every_shape_as_it_is_measured_and_gives_all_its_numbers(strict: RunningWorker) -> None:
+    *told, end = run(strict, "/v1/benches", {"backend": "cpu", "quick": False, "shape": "decode T=512 4/4 int8*"})
+    rows = [row for event in told for row in event["rows"]]
+    assert end["result"]["results"] == rows
+    assert {event["total"] for event in told} == {len(told)}
+    assert {row["shape"]["storage"] for row in rows} == {"int8", "int8 channels"}
+    assert all(min(row["pairs"]["ours"]) > 0 < min(row["pairs"]["peer"]) for row in rows)
+
+
+@pytest.mark.skipif(bool(why_no_cpu()), reason=why_no_cpu())
+def test_a_bench_of_no_shape_says_which_there_are(strict: RunningWorker) -> None:
+    (event,) = run(strict, "/v1/benches", {"backend": "cpu", "shape": "encode*"})
+    assert "no shape matches 'encode*'" in event["error"]["message"]
 
 
 def test_the_engine_tells_what_it_runs_on_and_who_owns_which_page(strict: RunningWorker) -> None:

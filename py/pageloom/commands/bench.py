@@ -17,6 +17,7 @@ from pageloom.backends.webgpu.program_cache import ProgramCache
 from pageloom.commands.batch_files import PREFERENCES
 from pageloom.commands.bench_calls import Measured, measure
 from pageloom.commands.bench_device import Rates, measure_rates
+from pageloom.commands.bench_output import BenchOutput, choose_shapes
 from pageloom.commands.bench_shapes import FULL, PEER, PEER_GPU, PEER_SECONDS, QUICK, SMALL, Shape
 from pageloom.commands.check_summary import describe_adapter
 from pageloom.commands.json_file import json_file
@@ -43,11 +44,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--quick", action="store_true", help="the main shapes only")
     parser.add_argument("--repeats", type=int, default=7, metavar="N", help="of each measurement; default: %(default)s")
     parser.add_argument("--gpu", choices=PREFERENCES, default="auto", help="the kind of adapter; default: %(default)s")
+    parser.add_argument("--shape", default="*", metavar="GLOB", help="shapes whose name matches, such as 'decode*'")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every measurement")
+    parser.add_argument("--lines", action="store_true", help="say what is measured of each shape as a line of JSON")
     cpu = parser.add_argument_group("with --backend cpu")
     cpu.add_argument("--peer", choices=("onnxruntime",), default="onnxruntime", help="default: %(default)s")
     cpu.add_argument("--threads", type=int, nargs="+", metavar="N", help="default: 1 and 2")
-    cpu.add_argument("--shape", default="*", metavar="GLOB", help="shapes whose name matches, such as 'decode T=512*'")
     cpu.add_argument("--level", metavar="NAME", help="the instruction set; default: the best that there is")
     cpu.add_argument(
         "--part", nargs="+", metavar="NAME", help="decode, paged, split, prefill, call, memory; default: all"
@@ -58,38 +60,42 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.repeats < 1:
         raise InvalidArgument(f"--repeats is {options.repeats}; at least 1 is needed", param="repeats")
+    output = BenchOutput(options.lines)
     with json_file(options.json) as write:
         if options.backend == "cpu":
             from pageloom.commands.bench_cpu import run_on_cpu  # noqa: PLC0415 - needs numpy, which is optional
 
-            write(run_on_cpu(options))
+            result = run_on_cpu(options, output)
         elif options.backend == "cuda":
             from pageloom.commands.bench_cuda import run_on_cuda  # noqa: PLC0415 - needs numpy, which is optional
 
-            write(run_on_cuda(options))
+            result = run_on_cuda(options, output)
         else:
-            write(_as_json(*asyncio.run(_measure(options))))
+            result = _as_json(*asyncio.run(_measure(options, output)))
+        output.tell_result(result)
+        write(result)
     return 0
 
 
-async def _measure(options: argparse.Namespace) -> tuple[dict[str, Any], Rates, list[Measured]]:
+async def _measure(options: argparse.Namespace, output: BenchOutput) -> tuple[dict[str, Any], Rates, list[Measured]]:
     progress = ProgressLine(sys.stderr)
     device = await open_native_device(prefer=PREFERENCES[options.gpu])
     try:
         adapter = adapter_fields(device.info)
-        print(f"adapter: {describe_adapter(adapter)}")
+        output.say(f"adapter: {describe_adapter(adapter)}")
         if "timestamp-query" not in device.info.features:
-            print("it has no clock of its own (timestamp-query): times are the host's and include the submission")
+            output.say("it has no clock of its own (timestamp-query): times are the host's and include the submission")
         programs = ProgramCache(device)
         operators = WebGpuOperators(device, programs)
         shapes: Sequence[Shape] = QUICK if options.quick else FULL
         if device.info.adapter_class == "software":
             shapes = SMALL
-            print("it computes on a CPU: small shapes only, and ratios rather than times")
+            output.say("it computes on a CPU: small shapes only, and ratios rather than times")
+        shapes = choose_shapes(shapes, options.shape)
         rates = await measure_rates(device, programs)
-        print(f"limits: reads {rates.read / 1e9:.1f} GB/s, computes {rates.compute / 1e12:.3f} TFLOP/s in f32")
+        output.say(f"limits: reads {rates.read / 1e9:.1f} GB/s, computes {rates.compute / 1e12:.3f} TFLOP/s in f32")
         quotes = PEER_GPU in device.info.description
-        print("\n" + _line(_HEADINGS))
+        output.say("\n" + _line(_HEADINGS))
         results: list[Measured] = []
         for number, shape in enumerate(shapes):
             progress.show("Measuring", number, len(shapes), str(shape))
@@ -97,7 +103,8 @@ async def _measure(options: argparse.Namespace) -> tuple[dict[str, Any], Rates, 
             results += measured
             progress.clear()
             lines = shape_lines(measured, rates, quotes=quotes) + cache_lines(measured, results)
-            print("\n".join(lines), flush=True)
+            output.say("\n".join(lines))
+            output.tell([one.to_fields(rates) for one in measured], len(shapes))
         return adapter, rates, results
     finally:
         device.close()

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from pageloom import __version__
@@ -19,6 +18,7 @@ from pageloom.commands.bench_cpu_calls import onnxruntime_call, record_group_que
 from pageloom.commands.bench_cpu_limits import CpuLimits, measure_limits
 from pageloom.commands.bench_cpu_memory import WANTED_BYTES, Peak, can_measure, measure_peaks
 from pageloom.commands.bench_cpu_shapes import PARTS, CpuShape, Part, shapes
+from pageloom.commands.bench_output import BenchOutput, choose_shapes
 from pageloom.commands.bench_pairs import Pairs, join, time_alone, time_pairs
 from pageloom.commands.terminal import ProgressLine
 from pageloom.errors import InvalidArgument, NotSupported
@@ -51,19 +51,20 @@ class CpuMeasured:
         return None if self.shape.wanted is None else self.pairs.ratio >= self.shape.wanted
 
 
-def run_on_cpu(options: argparse.Namespace) -> dict[str, Any]:
+def run_on_cpu(options: argparse.Namespace, output: BenchOutput) -> dict[str, Any]:
     """Measure and print what the options name; returns all of it as JSON.
 
-    Raises `NotSupported` where the kernels or the peer are not installed, `InvalidArgument` for an unknown part.
+    Raises `NotSupported` where the kernels or the peer are not installed, `InvalidArgument` for an unknown part and
+    where no shape is left.
     """
     parts = _parts(options.part)
     facts = cpu_facts()
     if facts.why_no_kernels:
         raise NotSupported(facts.why_no_kernels)
     threads = options.threads or sorted({1, min(2, usable_cores())})
-    chosen = [shape for shape in shapes(parts, quick=options.quick) if fnmatchcase(str(shape), options.shape)]
-    print(f"{facts.describe()}; level {CpuOperators(level=options.level).level}")
-    print(f"peer: {_peer()}; ratios are the peer's time over ours")
+    chosen = choose_shapes(shapes(parts, quick=options.quick), options.shape) if parts else []
+    output.say(f"{facts.describe()}; level {CpuOperators(level=options.level).level}")
+    output.say(f"peer: {_peer()}; ratios are the peer's time over ours")
     progress = ProgressLine(sys.stderr)
     results: list[CpuMeasured] = []
     limits = {}
@@ -71,17 +72,17 @@ def run_on_cpu(options: argparse.Namespace) -> dict[str, Any]:
         progress.show("Measuring the limits", 0, 1, f"{count} threads")
         limits[count] = measure_limits(count, [shape.num_bytes for shape in chosen])
         progress.clear()
-        print(f"{count} threads: sgemm {limits[count].operations / 1e9:.0f} GFLOP/s")
-    print("\n" + _line(_HEADINGS))
-    for count in threads:
-        for number, shape in enumerate(chosen):
-            progress.show("Measuring", number, len(chosen), str(shape))
-            measured = _measure(shape, count, limits[count], options)
-            progress.clear()
-            if measured is not None:
-                results.append(measured)
-                print(_measured_line(measured), flush=True)
-    peaks = list(_print_peaks(options)) if "memory" in (options.part or ["memory"]) else []
+        output.say(f"{count} threads: sgemm {limits[count].operations / 1e9:.0f} GFLOP/s")
+    output.say("\n" + _line(_HEADINGS))
+    todo = [(count, shape) for count in threads for shape in chosen if not (shape.part == "split" and count == 1)]
+    for number, (count, shape) in enumerate(todo):
+        progress.show("Measuring", number, len(todo), str(shape))
+        results.append(_measure(shape, count, limits[count], options))
+        progress.clear()
+        output.say(_measured_line(results[-1]))
+        output.tell([_fields(results[-1])], len(todo))
+    everything = options.part is None and options.shape == "*"
+    peaks = list(_measured_peaks(options, output)) if everything or "memory" in (options.part or ()) else []
     return {
         "pageloom": __version__,
         "cpu": facts.to_fields(),
@@ -107,14 +108,12 @@ def _peer() -> str:
     return f"ONNX Runtime {VERSION}, CPU"
 
 
-def _measure(shape: CpuShape, threads: int, limits: CpuLimits, options: argparse.Namespace) -> CpuMeasured | None:
-    """The shape with `threads` threads; None where it says nothing with as many."""
+def _measure(shape: CpuShape, threads: int, limits: CpuLimits, options: argparse.Namespace) -> CpuMeasured:
+    """The shape with `threads` threads; a split needs two."""
     operators = CpuOperators(threads=threads, level=options.level)
     call = record_paged(operators, shape) if shape.block_size else record_group_query(operators, shape)
     pairs = PAIRS_OF_A_REPEAT * options.repeats
     if shape.part in ("paged", "split"):
-        if shape.part == "split" and threads == 1:
-            return None
         peer = record_group_query(
             operators if shape.block_size else CpuOperators(threads=1, level=options.level), shape
         )
@@ -134,14 +133,14 @@ def _block(shape: CpuShape, threads: int, call: RecordedCall, times: int) -> Pai
     return Pairs(tuple(peer), tuple(time_alone(call, times=len(peer))))
 
 
-def _print_peaks(options: argparse.Namespace) -> Iterator[Peak]:
+def _measured_peaks(options: argparse.Namespace, output: BenchOutput) -> Iterator[Peak]:
     if not can_measure():
-        print("\npeak memory is not measured: this system does not let a process set its peak back")
+        output.say("\npeak memory is not measured: this system does not let a process set its peak back")
         return
     wanted = f"at most {WANTED_BYTES / 1e6:.0f} MB is wanted of flash"
-    print(f"\npeak memory of a prefill over its inputs and outputs; {wanted}")
+    output.say(f"\npeak memory of a prefill over its inputs and outputs; {wanted}")
     for peak in measure_peaks(usable_cores(), with_peer=True, quick=options.quick):
-        print(f"S={peak.rows} {peak.num_heads}/8 {peak.who}: {peak.num_bytes / 1e6:.1f} MB", flush=True)
+        output.say(f"S={peak.rows} {peak.num_heads}/8 {peak.who}: {peak.num_bytes / 1e6:.1f} MB")
         yield peak
 
 

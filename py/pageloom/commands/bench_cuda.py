@@ -11,6 +11,7 @@ from typing import Any
 from pageloom import __version__
 from pageloom.backends.cuda import CudaOperators
 from pageloom.backends.cuda.tiers import Tier
+from pageloom.commands.bench_output import BenchOutput, choose_shapes
 from pageloom.commands.bench_shapes import HEADLINES, LLAMA_3, PEER, PEER_GPU, PEER_SECONDS, Shape
 from pageloom.commands.terminal import ProgressLine
 
@@ -26,38 +27,44 @@ _WIDTHS = (36, 30, 10, 8, 10, 9)
 _HEADINGS = ("shape", "what", "µs", "spread", "limit µs", "x limit")
 
 
-def run_on_cuda(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure, print a table, and return it as JSON. Raises `NotSupported` where there is no GPU."""
+def run_on_cuda(options: argparse.Namespace, output: BenchOutput) -> dict[str, Any]:
+    """Measure, print a table, and return it as JSON.
+
+    Raises `NotSupported` where there is no GPU, `InvalidArgument` where no shape is left.
+    """
+    todo = choose_shapes([*((shape, 0) for shape in SHAPES), *EXTERNAL], options.shape, _title)
     operators = CudaOperators()
     facts = operators.facts
     from pageloom.commands import bench_cuda_calls as calls  # noqa: PLC0415 - needs PyTorch
 
-    print(f"adapter: {facts.describe()}")
+    output.say(f"adapter: {facts.describe()}")
     calls.warm_up()
     bytes_a_second, operations_a_second = calls.rates()
-    print(
+    output.say(
         f"limits: copies {bytes_a_second / 1e12:.2f} TB/s, computes {operations_a_second / 1e12:.0f} TFLOP/s in float16"
     )
-    print("each call is one of a chain in a CUDA graph, with a cache of its own; PagedAttention appends too")
+    output.say("each call is one of a chain in a CUDA graph, with a cache of its own; PagedAttention appends too")
     quotes = PEER_GPU in facts.name
-    print("\n" + _line(_HEADINGS))
+    output.say("\n" + _line(_HEADINGS))
     progress = ProgressLine(sys.stderr)
     rows: list[dict[str, Any]] = []
-    todo = [(shape, 0) for shape in SHAPES] + list(EXTERNAL)
     for number, (shape, capacity) in enumerate(todo):
-        progress.show("Measuring", number, len(todo), str(shape))
+        title = _title((shape, capacity))
+        progress.show("Measuring", number, len(todo), title)
         layers = calls.layers_of(shape)
         steps = _external(operators, shape, capacity, layers) if capacity else _paged(operators, shape, layers)
         limit = shape.limit_seconds(bytes_a_second, operations_a_second)
         peer = PEER_EXTERNAL_SECONDS[shape.past + 1, capacity] if capacity else PEER_SECONDS.get(shape)
         progress.clear()
+        measured: list[dict[str, Any]] = []
         for timed in calls.measure(steps, layers, options.repeats):
-            title = str(shape) + (f" of {capacity}" if capacity else "")
-            print(_row(title, timed, limit, peer if quotes else None), flush=True)
-            rows.append(
+            output.say(_row(title, timed, limit, peer if quotes else None))
+            measured.append(
                 {"shape": title, "what": timed.name, "seconds": timed.seconds, "reason": timed.reason, "limit": limit,
                  "peer_seconds": peer}
             )  # fmt: skip
+        output.tell(measured, len(todo))
+        rows += measured
     return {
         "pageloom": __version__,
         "adapter": asdict(facts),
@@ -106,6 +113,12 @@ def _external(operators: CudaOperators, shape: Shape, capacity: int, layers: int
 
     tiers: tuple[Tier, ...] = ("triton", "cudnn")
     return {f"Attention 24, {tier}": calls.external_step(operators, shape, capacity, layers, tier) for tier in tiers}
+
+
+def _title(call: tuple[Shape, int]) -> str:
+    """Of a shape and the capacity of its external cache, 0 where it has none."""
+    shape, capacity = call
+    return f"{shape} of {capacity}" if capacity else str(shape)
 
 
 def _row(title: str, timed: Any, limit: float, peer: float | None) -> str:

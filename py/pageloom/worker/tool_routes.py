@@ -1,17 +1,15 @@
 """`/v1/checks` and `/v1/benches`: the operators held against their reference, and measured, on this machine.
 
 Each is a stream of server-sent events. A check's are `report` with `total`, how many reports are expected, and at the
-end `adapter` with `counts`; a bench's are `line`, of the table that `pageloom bench` prints, and at the end `result`.
+end `adapter` with `counts`; a bench's are `rows`, the measurements of a shape, with `total`, how many shapes there are,
+and at the end `result`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import tempfile
-from collections.abc import AsyncIterator, Collection, Mapping
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -32,23 +30,14 @@ MOST_COMPILERS = 8
 def tool_routes(tools: ToolProcesses, limits: Limits) -> list[Route]:
     """A route for each of the two."""
 
-    async def check(request: Request) -> Response:
-        arguments = check_arguments(await read_json(request, limits.body_bytes, limits.body_seconds))
-        run = await tools.start(arguments)
-        return EventStream(_check_events(run), run)
+    def route(path: str, arguments: Callable[[Mapping[str, Any]], list[str]]) -> Route:
+        async def answer(request: Request) -> Response:
+            run = await tools.start(arguments(await read_json(request, limits.body_bytes, limits.body_seconds)))
+            return EventStream(_events(run), run)
 
-    async def bench(request: Request) -> Response:
-        arguments = bench_arguments(await read_json(request, limits.body_bytes, limits.body_seconds))
-        folder = tempfile.TemporaryDirectory(prefix="pageloom-")
-        result = Path(folder.name) / "result.json"
-        try:
-            run = await tools.start([*arguments, f"--json={result}"])
-        except BaseException:
-            folder.cleanup()
-            raise
-        return EventStream(_bench_events(run, result, folder), run)
+        return Route(path, answer, methods=["POST"])
 
-    return [Route("/v1/checks", check, methods=["POST"]), Route("/v1/benches", bench, methods=["POST"])]
+    return [route("/v1/checks", check_arguments), route("/v1/benches", bench_arguments)]
 
 
 def check_arguments(body: Mapping[str, Any]) -> list[str]:
@@ -73,7 +62,10 @@ def check_arguments(body: Mapping[str, Any]) -> list[str]:
 
 def bench_arguments(body: Mapping[str, Any]) -> list[str]:
     """The command line of a bench. Raises `InvalidArgument`."""
-    return ["bench", f"--backend={_backend(body, ('backend', 'quick')).name}", *_quick(body)]
+    arguments = ["bench", "--lines", f"--backend={_backend(body, ('backend', 'quick', 'shape')).name}"]
+    if (shape := _text(body, "shape")) is not None:
+        arguments.append(f"--shape={shape}")
+    return arguments + _quick(body)
 
 
 def _backend(body: Mapping[str, Any], known: Collection[str]) -> Backend:
@@ -97,30 +89,16 @@ def _quick(body: Mapping[str, Any]) -> list[str]:
     return ["--quick"] if quick else []
 
 
-async def _check_events(run: ToolProcess) -> AsyncIterator[bytes]:
+async def _events(run: ToolProcess) -> AsyncIterator[bytes]:
+    """What the command says, line by line; `counts` or `result` is the last of it."""
     is_complete = False
     try:
         async for line in run.lines():
             told = json.loads(line)
-            is_complete = "counts" in told
+            is_complete = "counts" in told or "result" in told
             yield json_event(told)
     except Exception as error:
         if not is_complete:  # failed cases end it with an error code too, and were told of
             yield error_event(error)
             return
     yield DONE
-
-
-async def _bench_events(
-    run: ToolProcess, result: Path, folder: tempfile.TemporaryDirectory[str]
-) -> AsyncIterator[bytes]:
-    """The folder, in which the command leaves `result`, is removed at the end."""
-    try:
-        async for line in run.lines():
-            yield json_event({"line": line})
-        yield json_event({"result": json.loads(await asyncio.to_thread(result.read_text, "utf-8"))})
-        yield DONE
-    except Exception as error:
-        yield error_event(error)
-    finally:
-        folder.cleanup()
