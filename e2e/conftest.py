@@ -39,6 +39,16 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture
+def without_gpu(chromium: Browser) -> Iterator[Browser]:
+    """A browser that offers a page no WebGPU adapter."""
+    browser = chromium.browser_type.launch(
+        executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"]
+    )
+    yield browser
+    browser.close()
+
+
 @pytest.fixture(scope="session")
 def page_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     """The sources as they are: `/web` the JavaScript, `/pyodide`, `/python/python.zip` the Python to unpack there."""

@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from pageloom.commands.page_server import PageServer
 from tests.tiny_model import write_tiny_model
-from tests.worker.running_worker import MODEL, QUICK, TOKEN, RunningWorker, serving
+from tests.worker.running_worker import MODEL, QUICK, TOKEN, RunningWorker, serving, why_no_cpu
 
 ANSWERING_MS = 60_000
 MODEL_FILE = re.compile(r"\.gguf$")
@@ -70,6 +71,13 @@ def hold(page: Page, address: re.Pattern[str]) -> list[Route]:
     return held
 
 
+def export(page: Page, view: Locator) -> Any:
+    """What the operators view gives to others."""
+    with page.expect_download() as download:
+        view.get_by_role("button", name="Export JSON").click()
+    return json.loads(Path(download.value.path()).read_text())
+
+
 def show(page: Page, view: str) -> Locator:
     page.get_by_role("tab", name=view).click()
     return page.get_by_role("tabpanel", name=view)
@@ -122,9 +130,7 @@ def test_the_operators_are_checked_on_the_worker_and_the_result_can_be_compared(
     view.get_by_role("button", name="Run the main cases").click()
     expect(view.get_by_text(re.compile(r"^([1-9]\d*) of \1 cases passed"))).to_be_visible(timeout=ANSWERING_MS)
     expect(view.get_by_text(re.compile("^On .*"))).to_be_visible()
-    with page.expect_download() as download:
-        view.get_by_role("button", name="Export JSON").click()
-    exported = json.loads(Path(download.value.path()).read_text())
+    exported = export(page, view)
     assert (exported["backend"], exported["counts"]["failed"]) == ("cpu", 0)
     exported["cases"][0]["outcome"] = "failed"
     other = tmp_path / "theirs.json"
@@ -137,6 +143,44 @@ def test_the_operators_are_checked_on_the_worker_and_the_result_can_be_compared(
     view.get_by_label("Run on").select_option(label="this tab")
     view.get_by_label("Cases with").fill("")
     expect(view.get_by_role("button", name=re.compile("^Run [1-9]"))).to_be_enabled()
+
+
+@pytest.mark.skipif(bool(why_no_cpu()), reason=why_no_cpu())
+def test_the_operators_are_measured_on_the_worker_until_stopped_and_the_result_can_be_compared(
+    page: Page, tmp_path: Path
+) -> None:
+    view = show(page, "Operators")
+    view.get_by_role("button", name="Benchmarks").click()
+    view.get_by_label("Run on").select_option(label="the worker: CPU")
+    view.get_by_label("Shapes with").fill("decode t=1 int8")
+    view.get_by_role("button", name="Measure").click()
+    expect(view.get_by_text("Measured.")).to_be_visible(timeout=ANSWERING_MS)
+    rows = view.get_by_role("region", name="Measurements").locator("tbody tr")
+    expect(rows.filter(has_text="decode T=1 16/8 int8, call, threads: 1")).to_have_count(2)
+    exported = export(page, view)
+    assert exported["backend"] == "cpu"
+    assert [result["shape"]["total"] for result in exported["results"]] == [1] * len(exported["results"])
+    expect(view.get_by_text(f"On {exported['cpu']['name']}.")).to_be_visible()
+    for result in exported["results"]:
+        for who, times in result["pairs"].items():
+            result["pairs"][who] = [seconds / 4 for seconds in times]
+    other = tmp_path / "theirs.json"
+    other.write_text(json.dumps(exported))
+    with page.expect_file_chooser() as chooser:
+        view.get_by_role("button", name="Compare with a file").click()
+    chooser.value.set_files(other)
+    expect(view.get_by_text(f"Against theirs.json, measured on {exported['cpu']['name']}")).to_be_visible()
+    assert {row.get_by_role("cell").last.text_content() for row in rows.all()} == {"4.00"}
+
+    view.get_by_label("Shapes with").fill("")
+    view.get_by_role("button", name="Measure").click()
+    expect(view.get_by_text(re.compile(r"^[1-9] of \d+ shapes measured"))).to_be_visible(timeout=ANSWERING_MS)
+    view.get_by_role("button", name="Stop").click()
+    expect(view.get_by_text("Stopped.")).to_be_visible()
+    assert len(export(page, view)["results"]) >= 1, "what was measured is kept"
+    view.get_by_label("Run on").select_option(label="this tab")
+    expect(rows).to_have_count(0)
+    view.get_by_role("button", name="Conformance").click()
 
 
 def test_what_keeps_the_page_from_a_worker_is_said_with_what_to_do(

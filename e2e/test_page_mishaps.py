@@ -152,13 +152,9 @@ def test_a_gpu_without_room_is_told_with_what_to_choose(browser: Browser, tiny_p
 
 
 def test_a_browser_without_webgpu_is_told_as_the_page_opens_with_what_else_there_is(
-    chromium: Browser, tiny_page: PageServer
+    without_gpu: Browser, tiny_page: PageServer
 ) -> None:
-    without = chromium.browser_type.launch(
-        executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"]
-    )
-    page = without.new_page(service_workers="block")
+    page = without_gpu.new_page(service_workers="block")
     page.goto(tiny_page.url)
     told = notice(page, "This browser gives the page no GPU")
     expect(told).to_contain_text("They can run on a local worker")
-    without.close()

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
-from pageloom.commands.browser import browser_flags, find_browser
 from pageloom.commands.page_files import DEFAULT_MODEL
 from pageloom.commands.page_server import PageServer
 
@@ -17,20 +16,10 @@ LOADING_MS = 180_000
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture(scope="module")
-def browser(chromium: Browser) -> Iterator[Browser]:
-    """A browser of these tests' own."""
-    browser = chromium.browser_type.launch(
-        executable_path=find_browser(), args=["--no-sandbox", *browser_flags("software")]
-    )
-    yield browser
-    browser.close()
-
-
 @pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
+def context(chromium: Browser) -> Iterator[BrowserContext]:
     """A profile of its own: nothing is stored yet."""
-    context = browser.new_context()
+    context = chromium.new_context()
     yield context
     context.close()
 
@@ -96,19 +85,15 @@ def test_a_server_that_is_gone_is_said_with_what_to_do(page: Page) -> None:
 
 
 def test_a_browser_without_a_webgpu_adapter_is_told_before_anything_is_fetched(
-    chromium: Browser, built_page: PageServer
+    without_gpu: Browser, built_page: PageServer
 ) -> None:
-    without = chromium.browser_type.launch(
-        executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"]
-    )
-    page = without.new_page()
+    page = without_gpu.new_page()
     fetched: list[str] = []
     page.on("request", lambda request: fetched.append(request.url))
     page.goto(built_page.url)
     start_load(page)
     expect(page.get_by_role("alert")).to_contain_text("This browser has no WebGPU here")
     assert not [url for url in fetched if "pyodide" in url or "gguf" in url]
-    without.close()
 
 
 def test_a_model_is_fetched_once_and_kept_until_it_is_removed(context: BrowserContext, page: Page) -> None:

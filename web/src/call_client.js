@@ -51,6 +51,29 @@ export class CallClient {
   }
 
   /**
+   * One call without which this client is of no use: its failure closes the client, and so does the signal, with whose
+   * reason the call then rejects.
+   * @param {string} method
+   * @param {object} params
+   * @param {{onEvent?: ((event: any) => void) | undefined, signal?: AbortSignal | undefined}} [options]
+   * @returns {Promise<any>}
+   */
+  async callOrClose(method, params, { onEvent, signal } = {}) {
+    const close = () => this.close();
+    signal?.addEventListener('abort', close, { once: true });
+    try {
+      signal?.throwIfAborted();
+      return await this.call(method, params, onEvent);
+    } catch (error) {
+      this.close();
+      signal?.throwIfAborted();
+      throw error;
+    } finally {
+      signal?.removeEventListener('abort', close);
+    }
+  }
+
+  /**
    * Several jobs in one message, so that the engine plans its first step with all of them.
    * @param {{fields: JobFields, onDelta?: (delta: JobDelta) => void}[]} jobs
    * @returns {{id: number, result: Promise<JobResult>}[]}

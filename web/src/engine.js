@@ -53,19 +53,11 @@ export class Pageloom extends EventTarget {
    */
   static async load({ model = 'built-in', store = true, onProgress, signal, ...options } = {}) {
     signal?.throwIfAborted();
-    const client = model instanceof Inspection ? model.client : startWorker();
-    const aborted = () => client.close();
-    signal?.addEventListener('abort', aborted, { once: true });
-    try {
-      const params = { model: model instanceof Inspection ? model.choice : modelChoice(model), store, options };
-      return new Pageloom(client, await client.call('load', params, onProgress));
-    } catch (error) {
-      client.close();
-      signal?.throwIfAborted();
-      throw error;
-    } finally {
-      signal?.removeEventListener('abort', aborted);
-    }
+    const isLookedAt = model instanceof Inspection;
+    const choice = isLookedAt ? model.choice : modelChoice(model);
+    const client = isLookedAt ? model.client : startWorker();
+    const params = { model: choice, store, options };
+    return new Pageloom(client, await client.callOrClose('load', params, { onEvent: onProgress, signal }));
   }
 
   /**

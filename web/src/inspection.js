@@ -22,17 +22,8 @@ export async function inspect(model, { onProgress, signal } = {}) {
   signal?.throwIfAborted();
   const choice = modelChoice(model);
   const client = startWorker();
-  const aborted = () => client.close();
-  signal?.addEventListener('abort', aborted, { once: true });
-  try {
-    return new Inspection(client, choice, await client.call('inspect', { model: choice }, onProgress));
-  } catch (error) {
-    client.close();
-    signal?.throwIfAborted();
-    throw error;
-  } finally {
-    signal?.removeEventListener('abort', aborted);
-  }
+  const told = await client.callOrClose('inspect', { model: choice }, { onEvent: onProgress, signal });
+  return new Inspection(client, choice, told);
 }
 
 /** `Pageloom.load` takes it as its model and goes on in the same worker; otherwise `close` ends that. */

@@ -245,7 +245,7 @@
  * @property {string} detail  Why it failed or was skipped.
  * @property {number} seconds
  *
- * @typedef {{prefer: 'gpu' | 'software' | null}} BenchParams
+ * @typedef {{prefer: 'gpu' | 'software' | null, shapes: string}} BenchParams  Words of the names of those wanted.
  * @typedef {LoadProgress | {described: BenchDescribed} | {rows: BenchRow[]}} BenchEvent
  *
  * @typedef {object} BenchDescribed

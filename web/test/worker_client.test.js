@@ -53,6 +53,30 @@ test('jobs made together leave as one message and are answered each for itself',
   await assert.rejects(async () => second?.result, { name: 'PageloomError', code: 'capacity_exceeded', status: 400 });
 });
 
+test('a call on which all depends closes its client where it fails or is given up, and not where it succeeds', async () => {
+  const served = connected();
+  const answer = served.client.callOrClose('load', {}, { signal: new AbortController().signal });
+  served.worker.reply({ id: 1, result: 'done' });
+  assert.equal(await answer, 'done');
+  assert.ok(!served.worker.terminated);
+
+  const failed = connected();
+  const failure = failed.client.callOrClose('load', {});
+  failed.worker.reply({ id: 1, error: { message: 'no', type: 'server_error', param: null, code: 'bad_model_file' } });
+  await assert.rejects(failure, { code: 'bad_model_file' });
+  assert.ok(failed.worker.terminated);
+
+  const left = connected();
+  const abort = new AbortController();
+  const given = left.client.callOrClose('load', {}, { signal: abort.signal });
+  abort.abort(new Error('enough'));
+  await assert.rejects(given, /enough/);
+  assert.ok(left.worker.terminated);
+  const late = connected();
+  await assert.rejects(late.client.callOrClose('load', {}, { signal: abort.signal }), /enough/);
+  assert.deepEqual([late.worker.posted, late.worker.terminated], [[], true]);
+});
+
 test('closing rejects what is pending and what is called later', async () => {
   const { worker, client } = connected();
   const pending = client.call('stats');

@@ -5,9 +5,8 @@
 import { desktop } from '../desktop.js';
 import { button, element, field } from '../dom.js';
 import { Pageloom } from '../engine.js';
-import { errorObject } from '../errors.js';
+import { failureBox } from '../failure_box.js';
 import { LocalServer, serveCommand, USUAL_ADDRESS } from '../server/local_server.js';
-import { errorInWords } from '../words.js';
 
 /** The address is kept; the token never is. */
 const KEPT = 'pageloom-local-worker';
@@ -115,7 +114,7 @@ export class BackendView {
     } catch (error) {
       if (signal.aborted) return;
       this.#state.textContent = '';
-      this.#showFailure(error);
+      this.#failure.replaceChildren(failureBox(error));
     } finally {
       if (!signal.aborted) this.#connect.disabled = false;
     }
@@ -188,20 +187,6 @@ export class BackendView {
 
   #showCommand() {
     this.#command.textContent = serveCommand(location.origin, this.#address.value.trim());
-  }
-
-  /** @param {unknown} error */
-  #showFailure(error) {
-    const { title, advice, detail } = errorInWords(errorObject(error));
-    this.#failure.replaceChildren(
-      element(
-        'div',
-        { class: 'failure', role: 'alert' },
-        element('h2', {}, title),
-        element('p', {}, advice),
-        element('p', { class: 'detail' }, detail),
-      ),
-    );
   }
 }
 

@@ -6,10 +6,10 @@
 
 import { acceptDrop, button, element, field } from '../dom.js';
 import { Pageloom } from '../engine.js';
-import { errorObject, PageloomError } from '../errors.js';
+import { PageloomError } from '../errors.js';
+import { failureBox } from '../failure_box.js';
 import { requireGguf } from '../gguf_file.js';
 import { inspect } from '../inspection.js';
-import { errorInWords } from '../words.js';
 import { InspectionPanel } from './inspection_panel.js';
 import { LoadProgress } from './load_progress.js';
 import { StoredList } from './stored_list.js';
@@ -217,15 +217,6 @@ export class ModelsView {
       this.#announcement.textContent = 'The load was cancelled';
       return;
     }
-    const { title, advice, detail } = errorInWords(errorObject(error));
-    this.#outcome.replaceChildren(
-      element(
-        'div',
-        { class: 'failure', role: 'alert' },
-        element('h2', {}, title),
-        element('p', {}, advice),
-        element('p', { class: 'detail' }, detail),
-      ),
-    );
+    this.#outcome.replaceChildren(failureBox(error));
   }
 }

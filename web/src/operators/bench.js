@@ -3,7 +3,7 @@
  *
  *     const { results } = await runBench({ onRows: (rows) => console.table(rows) });
  *
- * @import {BenchDescribed, BenchRow} from '../protocol.js'
+ * @import {BenchDescribed, BenchEvent, BenchRow} from '../protocol.js'
  * @import {BenchReport} from './bench_words.js'
  */
 
@@ -12,37 +12,30 @@ import { startWorker } from '../worker_client.js';
 /**
  * @param {object} [options]
  * @param {'gpu' | 'software'} [options.prefer]  The kind of adapter to take.
+ * @param {string} [options.shapes]  Words that the names of those measured have; without any, all are.
  * @param {(described: BenchDescribed) => void} [options.onDescribed]
  * @param {(rows: BenchRow[]) => void} [options.onRows]  Called as each shape is measured.
  * @param {AbortSignal} [options.signal]  Stops the run; it then rejects with the signal's reason.
  * @returns {Promise<BenchReport & {clock: 'gpu' | 'host'}>}
  */
-export async function runBench({ prefer, onDescribed, onRows, signal } = {}) {
+export async function runBench({ prefer, shapes = '', onDescribed, onRows, signal } = {}) {
   signal?.throwIfAborted();
   const client = startWorker();
-  const stop = () => client.close();
-  signal?.addEventListener('abort', stop, { once: true });
   /** @type {BenchRow[]} */
   const results = [];
   /** @type {BenchDescribed | null} */
   let described = null;
-  try {
-    await client.call('bench', { prefer: prefer ?? null }, (event) => {
-      if (event.described) {
-        described = event.described;
-        onDescribed?.(event.described);
-      } else if (event.rows) {
-        results.push(...event.rows);
-        onRows?.(event.rows);
-      }
-    });
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw error;
-  } finally {
-    signal?.removeEventListener('abort', stop);
-    client.close();
-  }
+  const onEvent = (/** @type {BenchEvent} */ event) => {
+    if ('described' in event) {
+      described = event.described;
+      onDescribed?.(event.described);
+    } else if ('rows' in event) {
+      results.push(...event.rows);
+      onRows?.(event.rows);
+    }
+  };
+  await client.callOrClose('bench', { prefer: prefer ?? null, shapes }, { onEvent, signal });
+  client.close();
   return reportOf(/** @type {BenchDescribed} */ (/** @type {unknown} */ (described)), results);
 }
 

@@ -1,16 +1,17 @@
 /**
  * Benchmarks: each tier of the operators beside what limits it, on this browser's GPU or on a local worker.
- * @import {BenchRow} from '../protocol.js'
  * @import {BenchReport} from './bench_words.js'
  * @import {Target} from './target.js'
  */
 
-import { button, element } from '../dom.js';
+import { button, element, field } from '../dom.js';
+import { failureBox } from '../failure_box.js';
 import { adapterInWords } from '../status_bar.js';
+import { counted } from '../words.js';
 import { reportOf, runBench } from './bench.js';
 import { BenchTable } from './bench_table.js';
-import { linesOf, ratios, readReport } from './bench_words.js';
-import { failureBox, Sharing } from './sharing.js';
+import { linesOf, machineOf, ratios, readReport } from './bench_words.js';
+import { Sharing } from './sharing.js';
 import { benchOnServer } from './target.js';
 
 export class BenchPanel {
@@ -21,6 +22,7 @@ export class BenchPanel {
   #report = null;
   /** @type {{report: BenchReport, name: string} | null} */
   #other = null;
+  #filter = element('input', { type: 'text', spellcheck: false });
   #run = button('Measure', () => this.#start(), { class: 'primary' });
   #stop = button('Stop', () => this.#abort.abort(), { disabled: true });
   #share = new Sharing(
@@ -34,26 +36,28 @@ export class BenchPanel {
   #against = element('p', { class: 'differences' });
   #failure = element('div', { class: 'outcome' });
   #table = new BenchTable();
-  #printed = element('pre', { class: 'printed', hidden: true, tabIndex: 0 });
 
   /** @param {HTMLElement} root */
   constructor(root) {
-    this.#printed.setAttribute('aria-label', 'What the worker prints');
     root.append(
       element(
         'p',
         {},
-        'Each call is repeated until it takes long enough to be timed, by the GPU’s own clock where the browser shows it. ' +
+        'Each call is repeated until it takes long enough to be timed, by the GPU’s own clock where there is one. ' +
           'The limit is the bytes that must be read, or the sums that must be made, at the rates measured first.',
       ),
-      element('div', { class: 'actions' }, this.#run, this.#stop),
+      element(
+        'div',
+        { class: 'operator-controls' },
+        field('Shapes with', this.#filter, 'Parts of names, such as “decode int8”; empty is all of them.'),
+        element('div', { class: 'actions' }, this.#run, this.#stop),
+      ),
       this.#progress,
       this.#summary,
       this.#device,
       this.#share.element,
       this.#against,
       this.#failure,
-      this.#printed,
       this.#table.element,
     );
   }
@@ -61,40 +65,41 @@ export class BenchPanel {
   /** @param {Target} target */
   useTarget(target) {
     this.#abort.abort();
+    this.#abort = new AbortController();
     this.#target = target;
+    this.#clear();
+    this.#running(false);
   }
 
   async #start() {
     this.#abort = new AbortController();
+    const { signal } = this.#abort;
+    this.#clear();
     this.#running(true);
-    this.#failure.replaceChildren();
-    this.#printed.replaceChildren();
     this.#summary.textContent = this.#target ? 'Starting on the worker' : 'Starting Python';
-    this.#device.textContent = '';
     this.#progress.removeAttribute('value');
+    let outcome = 'Measured.';
     try {
-      this.#report = this.#target ? await this.#onServer(this.#target) : await this.#inTab();
-      this.#summary.textContent = 'Measured.';
+      if (this.#target) await this.#onServer(this.#target, signal);
+      else await this.#inTab(signal);
     } catch (error) {
-      if (this.#abort.signal.aborted) this.#summary.textContent = 'Stopped.';
-      else {
-        this.#summary.textContent = '';
-        this.#failure.replaceChildren(failureBox(error));
-      }
-    } finally {
-      this.#running(false);
-      this.#show();
+      outcome = signal.aborted ? 'Stopped.' : '';
+      if (!signal.aborted) this.#fail(error);
     }
+    if (signal !== this.#abort.signal) return; // another target was chosen meanwhile
+    this.#summary.textContent = outcome;
+    this.#running(false);
   }
 
-  /** @returns {Promise<BenchReport>} */
-  #inTab() {
-    /** @type {BenchRow[]} */
+  /** @param {AbortSignal} signal */
+  async #inTab(signal) {
+    /** @type {import('../protocol.js').BenchRow[]} */
     const rows = [];
     /** @type {import('../protocol.js').BenchDescribed} */
     let described;
-    return runBench({
-      signal: this.#abort.signal,
+    await runBench({
+      signal,
+      shapes: this.#filter.value,
       onDescribed: (told) => {
         described = told;
         const { adapter, rates, clock } = told;
@@ -102,29 +107,38 @@ export class BenchPanel {
         this.#device.textContent =
           `On ${adapterInWords(adapter)}, timed by ${timed}. It reads ${(rates.read / 1e9).toFixed(1)} GB/s and ` +
           `computes ${(rates.compute / 1e12).toFixed(3)} TFLOP/s.`;
-        this.#summary.textContent = `0 of ${told.shapes.length} shapes measured`;
+        this.#tell(0, told.shapes.length);
       },
       onRows: (measured) => {
+        if (signal.aborted) return;
         rows.push(...measured);
-        const done = new Set(rows.map(({ shape }) => shape)).size;
-        this.#progress.value = done / described.shapes.length;
-        this.#summary.textContent = `${done} of ${described.shapes.length} shapes measured`;
-        this.#report = reportOf(described, rows);
-        this.#show();
+        this.#tell(new Set(rows.map(({ shape }) => shape)).size, described.shapes.length);
+        this.#show(reportOf(described, rows));
       },
     });
   }
 
-  /** @param {NonNullable<Target>} target */
-  #onServer(target) {
-    this.#printed.hidden = false;
-    return benchOnServer(target, {
-      signal: this.#abort.signal,
-      onLine: (line) => {
-        this.#printed.append(`${line}\n`);
-        this.#summary.textContent = `Measuring on ${target.server.address}`;
+  /**
+   * @param {NonNullable<Target>} target
+   * @param {AbortSignal} signal
+   */
+  async #onServer(target, signal) {
+    /** @type {object[]} */
+    const results = [];
+    let done = 0;
+    const report = await benchOnServer(target, this.#filter.value, {
+      signal,
+      onRows: (measured, total) => {
+        if (signal.aborted) return;
+        results.push(...measured);
+        done += 1;
+        this.#tell(done, total);
+        this.#show({ backend: target.backend, results });
       },
     });
+    signal.throwIfAborted();
+    this.#device.textContent = `On ${machineOf(report)}.`;
+    this.#show(report);
   }
 
   /**
@@ -135,21 +149,43 @@ export class BenchPanel {
     try {
       this.#other = { report: readReport(text, 'results'), name };
       this.#failure.replaceChildren();
+      this.#show(this.#report);
     } catch (error) {
-      this.#failure.replaceChildren(failureBox(error));
+      this.#fail(error);
     }
-    this.#show();
   }
 
-  #show() {
-    const lines = this.#report ? linesOf(this.#report) : [];
+  /** Forgets what was measured, but not the file to compare with. */
+  #clear() {
+    for (const part of [this.#failure, this.#summary, this.#device]) part.replaceChildren();
+    this.#progress.value = 0;
+    this.#show(null);
+  }
+
+  /**
+   * @param {number} done
+   * @param {number} total
+   */
+  #tell(done, total) {
+    this.#progress.value = done / total;
+    this.#summary.textContent = `${done} of ${counted(total, 'shape')} measured`;
+  }
+
+  /** @param {BenchReport | null} report */
+  #show(report) {
+    this.#report = report;
+    const lines = report ? linesOf(report) : [];
     const against = this.#other ? ratios(lines, linesOf(this.#other.report)) : [];
     this.#table.show(lines, against);
     this.#share.enable(lines.length > 0);
     if (!this.#other) return;
-    const { adapter, backend } = this.#other.report;
-    const whose = adapter?.description ?? adapter?.name ?? backend ?? 'another machine';
+    const whose = machineOf(this.#other.report);
     this.#against.textContent = `Against ${this.#other.name}, measured on ${whose}: above 1 this one is slower.`;
+  }
+
+  /** @param {unknown} error */
+  #fail(error) {
+    this.#failure.replaceChildren(failureBox(error));
   }
 
   /** @param {boolean} running */

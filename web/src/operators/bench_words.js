@@ -8,7 +8,8 @@ import { invalidArgument } from '../errors.js';
 /**
  * @typedef {object} BenchReport  What `pageloom bench --json` writes, and the backend.
  * @property {string} backend
- * @property {Partial<AdapterInfo> & {name?: string}} adapter
+ * @property {Partial<AdapterInfo> & {name?: string}} [adapter]
+ * @property {{name: string}} [cpu]
  * @property {any[]} results
  *
  * @typedef {object} BenchLine
@@ -27,6 +28,14 @@ import { invalidArgument } from '../errors.js';
  */
 export function linesOf({ results }) {
   return results.flatMap((row) => (row.pairs ? pairLines(row) : [rowLine(row)]));
+}
+
+/**
+ * What a report was measured on.
+ * @param {BenchReport} report
+ */
+export function machineOf({ backend, adapter, cpu }) {
+  return adapter?.description ?? adapter?.name ?? cpu?.name ?? backend ?? 'another machine';
 }
 
 /** @param {BenchRow & {what?: string}} row */

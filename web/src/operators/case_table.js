@@ -5,6 +5,7 @@
 
 import { element } from '../dom.js';
 import { errorInFigures, reasonsInWords } from './case_words.js';
+import { hasWords } from './name_filter.js';
 
 /** @typedef {'' | 'passed' | 'failed' | 'skipped' | 'not run'} Wanted  An outcome; '' is any. */
 
@@ -44,10 +45,9 @@ export class CaseTable {
    * @param {Wanted} wanted
    */
   filter(text, wanted) {
-    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const isNamed = hasWords(text);
     for (const { file, report, row } of this.#lines.values()) {
-      const named = words.every((word) => file.name.includes(word));
-      row.hidden = !named || (wanted !== '' && wanted !== (report?.outcome ?? 'not run'));
+      row.hidden = !isNamed(file.name) || (wanted !== '' && wanted !== (report?.outcome ?? 'not run'));
     }
   }
 

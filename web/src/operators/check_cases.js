@@ -3,7 +3,7 @@
  *
  *     const reports = await checkCases(await listCases(), { onReport: ({ name, outcome }) => console.log(name, outcome) });
  *
- * @import {AdapterInfo, CaseReport, LoadProgress, VectorFile} from '../protocol.js'
+ * @import {AdapterInfo, CaseReport, CheckEvent, LoadProgress, VectorFile} from '../protocol.js'
  */
 
 import { PageloomError } from '../errors.js';
@@ -55,25 +55,17 @@ export async function checkCases(
 ) {
   signal?.throwIfAborted();
   const client = startWorker();
-  const stop = () => client.close();
-  signal?.addEventListener('abort', stop, { once: true });
   /** @type {CaseReport[]} */
   const reports = [];
-  try {
-    await client.call('checkCases', { files, tier, prefer: prefer ?? null, baseline }, (event) => {
-      if ('stage' in event) onProgress?.(event);
-      else if ('adapter' in event) onAdapter?.(event.adapter);
-      else {
-        reports.push(event.report);
-        onReport?.(event.report);
-      }
-    });
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw error;
-  } finally {
-    signal?.removeEventListener('abort', stop);
-    client.close();
-  }
+  const onEvent = (/** @type {CheckEvent} */ event) => {
+    if ('stage' in event) onProgress?.(event);
+    else if ('adapter' in event) onAdapter?.(event.adapter);
+    else {
+      reports.push(event.report);
+      onReport?.(event.report);
+    }
+  };
+  await client.callOrClose('checkCases', { files, tier, prefer: prefer ?? null, baseline }, { onEvent, signal });
+  client.close();
   return reports;
 }

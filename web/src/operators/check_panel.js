@@ -6,13 +6,14 @@
  */
 
 import { button, element, field } from '../dom.js';
+import { failureBox } from '../failure_box.js';
 import { adapterInWords } from '../status_bar.js';
 import { counted } from '../words.js';
 import { readReport } from './bench_words.js';
 import { CaseTable } from './case_table.js';
 import { differencesInWords, progressInWords, reportAsJson } from './case_words.js';
 import { checkCases, listCases } from './check_cases.js';
-import { failureBox, Sharing } from './sharing.js';
+import { Sharing } from './sharing.js';
 import { checkOnServer } from './target.js';
 
 const OUTCOMES = ['', 'passed', 'failed', 'skipped', 'not run'];
@@ -85,11 +86,13 @@ export class CheckPanel {
   /** @param {Target} target */
   useTarget(target) {
     this.#abort.abort();
+    this.#abort = new AbortController();
     this.#target = target;
     this.#adapter = null;
     this.#opened = false;
-    this.#device.textContent = '';
-    this.#summary.textContent = '';
+    this.#running = false;
+    this.#progress.value = 0;
+    for (const part of [this.#device, this.#summary, this.#failure, this.#differences]) part.replaceChildren();
     this.#table.list([]);
     this.#show();
     this.open();
@@ -108,6 +111,7 @@ export class CheckPanel {
   async #start() {
     const files = this.#target ? [] : this.#table.shown;
     this.#abort = new AbortController();
+    const { signal } = this.#abort;
     this.#running = true;
     this.#failure.replaceChildren();
     if (this.#target) this.#table.list([]);
@@ -119,24 +123,27 @@ export class CheckPanel {
     const reports = [];
     let expected = files.length;
     const onReport = (/** @type {CaseReport} */ report, total = files.length) => {
+      if (signal.aborted) return;
       expected = total;
       reports.push(report);
       this.#table.put(report);
       this.#progress.value = reports.length / total;
       this.#summary.textContent = progressInWords(reports, total);
     };
-    const { signal } = this.#abort;
     try {
-      if (this.#target) this.#tell(await checkOnServer(this.#target, this.#filter.value, { signal, onReport }));
-      else await checkCases(files, { signal, onAdapter: (adapter) => this.#tell(adapter), onReport });
+      if (this.#target) {
+        const adapter = await checkOnServer(this.#target, this.#filter.value, { signal, onReport });
+        signal.throwIfAborted();
+        this.#tell(adapter);
+      } else await checkCases(files, { signal, onAdapter: (adapter) => this.#tell(adapter), onReport });
     } catch (error) {
+      if (signal !== this.#abort.signal) return; // another target was chosen meanwhile
       if (signal.aborted) this.#summary.textContent = `Stopped: ${progressInWords(reports, expected)}`;
       else this.#fail(error);
-    } finally {
-      this.#running = false;
-      this.#progress.value = reports.length / Math.max(expected, 1);
-      this.#show();
     }
+    this.#running = false;
+    this.#progress.value = reports.length / Math.max(expected, 1);
+    this.#show();
   }
 
   /** @param {AdapterInfo} adapter */

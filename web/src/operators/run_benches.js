@@ -3,8 +3,9 @@
  * @import {BenchEvent, BenchParams} from '../protocol.js'
  */
 
-import { PageloomError } from '../errors.js';
+import { invalidArgument, PageloomError } from '../errors.js';
 import { bootPython } from '../python.js';
+import { hasWords } from './name_filter.js';
 
 /**
  * The Python side, `pageloom.tab.benches`.
@@ -27,10 +28,17 @@ export async function runBenches(params, bridge, root, onEvent) {
   /** @type {BenchSession} */
   const session = opened;
   try {
-    const described = JSON.parse(session.describe());
-    onEvent({ described });
-    for (const index of described.shapes.keys()) {
-      const answer = JSON.parse(await session.run(index));
+    const told = JSON.parse(session.describe());
+    /** @type {string[]} */
+    const offered = told.shapes;
+    const shapes = offered.filter(hasWords(params.shapes));
+    if (shapes.length === 0) {
+      const message = `no shape has ${params.shapes} in its name; there is ${offered.join(', ')}`;
+      throw invalidArgument(message, 'shapes');
+    }
+    onEvent({ described: { ...told, shapes } });
+    for (const shape of shapes) {
+      const answer = JSON.parse(await session.run(offered.indexOf(shape)));
       if ('error' in answer) throw new PageloomError(answer.error);
       onEvent({ rows: answer.rows });
     }

@@ -1,22 +1,6 @@
-/** What the two panels share: failures in words, and results as JSON for others. */
-
 import { button, download, element } from '../dom.js';
-import { errorObject } from '../errors.js';
-import { errorInWords } from '../words.js';
 
-/** @param {unknown} error */
-export function failureBox(error) {
-  const { title, advice, detail } = errorInWords(errorObject(error));
-  return element(
-    'div',
-    { class: 'failure', role: 'alert' },
-    element('h2', {}, title),
-    element('p', {}, advice),
-    element('p', { class: 'detail' }, detail),
-  );
-}
-
-/** Export, copy, and a file of somebody else's to compare with. */
+/** Results as JSON for others: export, copy, and a file of somebody else's to compare with. */
 export class Sharing {
   #export;
   #copy;

@@ -2,10 +2,12 @@
  * The operators on a local worker, over its streams of events.
  * @import {AdapterInfo, CaseReport} from '../protocol.js'
  * @import {LocalServer} from '../server/local_server.js'
+ * @import {BenchReport} from './bench_words.js'
  */
 
 import { PageloomError } from '../errors.js';
 import { serverEvents } from '../server/events.js';
+import { patternOf } from './name_filter.js';
 
 /** @typedef {{server: LocalServer, backend: string} | null} Target  Null is this tab. */
 
@@ -29,8 +31,7 @@ export async function targetsOf(server) {
  * @returns {Promise<AdapterInfo>}
  */
 export async function checkOnServer({ server, backend }, text, { signal, onReport }) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const body = { backend, quick: true, ...(words.length > 0 && { case: `*${words.join('*')}*` }) };
+  const body = { backend, quick: true, case: patternOf(text) };
   const response = await server.ask('/v1/checks', { body, signal });
   for await (const event of serverEvents(response)) {
     if (event.error) throw new PageloomError(event.error);
@@ -41,17 +42,20 @@ export async function checkOnServer({ server, backend }, text, { signal, onRepor
 }
 
 /**
- * Measures on the worker; each line of its table is told as it is measured.
+ * Measures the main shapes whose names have all words of `text`, in their order.
  * @param {NonNullable<Target>} target
- * @param {{signal: AbortSignal, onLine: (line: string) => void}} options
- * @returns {Promise<import('./bench_words.js').BenchReport>}
+ * @param {string} text
+ * @param {{signal: AbortSignal, onRows: (rows: object[], total: number) => void}} options  `onRows` gets what was
+ *   measured of one of `total` shapes.
+ * @returns {Promise<BenchReport>}
  */
-export async function benchOnServer({ server, backend }, { signal, onLine }) {
-  const response = await server.ask('/v1/benches', { body: { backend, quick: true }, signal });
+export async function benchOnServer({ server, backend }, text, { signal, onRows }) {
+  const body = { backend, quick: true, shape: patternOf(text) };
+  const response = await server.ask('/v1/benches', { body, signal });
   for await (const event of serverEvents(response)) {
     if (event.error) throw new PageloomError(event.error);
     if (event.result) return { backend, ...event.result };
-    onLine(event.line);
+    onRows(event.rows, event.total);
   }
   throw cutOff();
 }
