@@ -43,7 +43,7 @@ class AnswerForm:
 
 def parse_answer_form(given: Mapping[str, object]) -> AnswerForm:
     """The form that the fields of a job ask for. Raises as `grammar_of` does, and `InvalidArgument` for `choices` that
-    are none and for fields that contradict the form."""
+    are none and for fields beside them that mean nothing there."""
     if "choices" in given:
         choices = _choices(given["choices"])
         for name in given:
@@ -55,10 +55,6 @@ def parse_answer_form(given: Mapping[str, object]) -> AnswerForm:
     response_format = given.get("response_format")
     if response_format is None or grammar_of(response_format) is None:
         return AnswerForm()
-    if given.get("ignore_eos"):
-        raise InvalidArgument(
-            "ignore_eos does not go with response_format: the answer ends with its JSON", param="ignore_eos"
-        )
     assert isinstance(response_format, dict), "grammar_of takes nothing else"
     return AnswerForm(response_format=response_format)
 

@@ -30,7 +30,10 @@ SAMPLING_FIELDS = tuple(setting.name for setting in fields(SamplingParams))
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One prompt and how to sample its answer. Exactly the field that `kind` names is filled."""
+    """One prompt and how to sample its answer. Exactly the field that `kind` names is filled.
+
+    Raises `InvalidArgument` for an answer that has to end with its JSON and may not end.
+    """
 
     index: int
     """Position among the jobs of the batch, from 0."""
@@ -42,6 +45,10 @@ class Job:
     """For `kind == "prompt"`: no chat template, and control tokens are recognised in the text."""
     sampling: SamplingParams = field(default_factory=SamplingParams)
     form: AnswerForm = field(default_factory=AnswerForm)
+
+    def __post_init__(self) -> None:
+        if self.form.response_format is not None and self.sampling.ignore_eos:
+            _refuse("ignore_eos", "ignore_eos does not go with response_format: the answer ends with its JSON")
 
     def to_fields(self) -> dict[str, object]:
         """The JSON object that `parse_job` reads as this job."""
@@ -93,8 +100,6 @@ def parse_job(index: int, job_fields: object, defaults: Mapping[str, object] | N
     settings = {} if defaults is None or form.choices else dict(defaults)
     settings |= {name: given[name] for name in SAMPLING_FIELDS if name in given}
     sampling = SamplingParams(**{name: _python_value(name, setting) for name, setting in settings.items()})
-    if form.response_format is not None and sampling.ignore_eos:
-        _refuse("ignore_eos", "ignore_eos does not go with response_format: the answer ends with its JSON")
     return Job(index=index, kind=kind, raw=raw, sampling=sampling, form=form, **{kind: value})  # type: ignore[arg-type]
 
 

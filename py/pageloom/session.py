@@ -7,37 +7,42 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from pageloom.answer_rules import AnswerRule
 from pageloom.engine.engine import RequestHandle
 from pageloom.engine.events import TokenEvent, TokenLogprob
 from pageloom.engine.recovery import RecoveryEvent
 from pageloom.errors import DeviceLost, PageloomError
-from pageloom.jobs import parse_job, result_row, token_logprob
+from pageloom.jobs import Job, parse_job, result_row, token_logprob
 from pageloom.language_model import LanguageModel
 
 Post = Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedJob:
+    """A job whose prompt is encoded, with what keeps its answer to its form."""
+
+    job: Job
+    prompt_ids: list[int]
+    rule: AnswerRule
+
+
 class Session:
     """One loaded model, spoken to by one client."""
 
-    def __init__(self, model: LanguageModel, post: Post, *, prefix: str = "", places: int = sys.maxsize) -> None:
-        """`post` gets arrays of replies. The engine knows a job by `prefix` and its id; it has at most `places` jobs of
-        this client, and the others wait here."""
+    def __init__(self, model: LanguageModel, post: Post, *, prefix: str = "") -> None:
+        """`post` gets arrays of replies. The engine knows a job by `prefix` and its id."""
         self._model = model
         self._post_text = post
         self._prefix = prefix
-        self._places = places
-        self._backlog: deque[tuple[int, object]] = deque()
         self._outbox: list[dict[str, object]] = []
-        self._running: dict[int, asyncio.Task[None]] = {}
+        self._answering: set[asyncio.Task[None]] = set()
         self._watching: int | None = None
         self._snapshot_milliseconds = 0.0
 
@@ -55,38 +60,27 @@ class Session:
 
     def generate(self, calls: str) -> None:
         """Queue jobs, `[{"id", "fields"}]`, before the engine takes its next step. Each is answered under its id."""
-        self._backlog.extend((call["id"], call["fields"]) for call in json.loads(calls))
-        self._fill()
+        for call in json.loads(calls):
+            self.begin(call["id"], self.prepare(call["fields"]))
+
+    def prepare(self, fields: object) -> PreparedJob | Exception:
+        """What `begin` takes of a job. Any thread may call it."""
+        try:
+            job = parse_job(0, fields)
+            return PreparedJob(job, self._model.encode_job(job), self._model.rule_of(job.form))
+        except Exception as error:  # whatever it is, it ends this job alone
+            return error
+
+    def begin(self, call_id: int, prepared: PreparedJob | Exception) -> asyncio.Task[None]:
+        """Queue one job, which is answered under `call_id`; the task ends with its answer."""
+        task = asyncio.ensure_future(self._answer(call_id, self._started(call_id, prepared)))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+        return task
 
     def abort(self, call_id: int) -> None:
-        """Stop a job, wherever it is; nothing happens where it has ended."""
-        for waiting in self._backlog:
-            if waiting[0] == call_id:
-                self._backlog.remove(waiting)
-                self._begin(*waiting)
-                break
+        """Stop a job; nothing happens where it has ended."""
         self._model.engine.abort(f"{self._prefix}{call_id}")
-
-    def abort_all(self) -> None:
-        """Stop every job; those that wait here are dropped without an answer."""
-        self._backlog.clear()
-        for call_id in list(self._running):
-            self.abort(call_id)
-
-    @property
-    def num_jobs(self) -> int:
-        """Jobs that have not been answered."""
-        return len(self._running) + len(self._backlog)
-
-    @property
-    def job_ids(self) -> set[int]:
-        """Of the jobs that have not been answered."""
-        return {*self._running, *(call_id for call_id, _ in self._backlog)}
-
-    async def idle(self) -> None:
-        """Wait until every job has been answered."""
-        while self._running or self._backlog:
-            await asyncio.wait(self._running.values())
 
     def watch(self, call_id: int) -> None:
         """Tell under this id of each device that is lost and replaced, and as its result that one was not."""
@@ -152,24 +146,13 @@ class Session:
             return []
         return ["this adapter lacks shader-f16: halves are packed in words, which gives the same answers more slowly"]
 
-    def _fill(self) -> None:
-        while self._backlog and len(self._running) < self._places:
-            self._begin(*self._backlog.popleft())
-
-    def _begin(self, call_id: int, fields: object) -> None:
-        task = asyncio.ensure_future(self._answer(call_id, self._started(call_id, fields)))
-        self._running[call_id] = task
-
-        def ended(task: asyncio.Task[None]) -> None:
-            del self._running[call_id]
-            self._fill()
-
-        task.add_done_callback(ended)
-
-    def _started(self, call_id: int, fields: object) -> RequestHandle | Exception:
+    def _started(self, call_id: int, prepared: PreparedJob | Exception) -> RequestHandle | Exception:
+        if isinstance(prepared, Exception):
+            return prepared
         try:
-            return self._model.start(parse_job(0, fields), request_id=f"{self._prefix}{call_id}")
-        except Exception as error:  # whatever it is, it ends this job alone
+            request_id = f"{self._prefix}{call_id}"
+            return self._model.submit(prepared.prompt_ids, prepared.job, prepared.rule, request_id=request_id)
+        except Exception as error:
             return error
 
     async def _answer(self, call_id: int, started: RequestHandle | Exception) -> None:

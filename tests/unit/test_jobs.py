@@ -1,5 +1,7 @@
 """What a line of a batch may say, and how each fault in it is named."""
 
+from dataclasses import replace
+
 import pytest
 
 from pageloom.answer_form import AnswerForm
@@ -198,3 +200,10 @@ def test_a_default_that_ends_no_answer_does_not_go_with_json() -> None:
     fields = {"prompt": "a", "response_format": {"type": "json_object"}}
     with pytest.raises(InvalidArgument, match="the answer ends with its JSON"):
         parse_job(0, fields, {"ignore_eos": True})
+
+
+def test_a_job_made_in_python_may_contradict_itself_as_little():
+    job = parse_job(0, {"prompt": "Hi", "response_format": {"type": "json_object"}})
+    with pytest.raises(InvalidArgument, match="the answer ends with its JSON") as refused:
+        replace(job, sampling=SamplingParams(ignore_eos=True))
+    assert refused.value.param == "ignore_eos"

@@ -12,8 +12,10 @@ from pageloom.language_model import LanguageModel
 from pageloom.session import Session
 from pageloom.worker.errors import Stopping
 from pageloom.worker.loop_thread import LoopThread
+from pageloom.worker.page_jobs import PageJobs
 
 T = TypeVar("T")
+METHODS = ("generate", "abort", "watch", "stats", "snapshot", "countTokens")
 MOST_JOBS = 10_000
 """That one page may have waiting."""
 MOST_UNREAD = 2**26
@@ -33,8 +35,8 @@ class PageSession:
         self._server_loop = asyncio.get_running_loop()
         self._replies: asyncio.Queue[str | None] = asyncio.Queue()
         self._unread = 0
-        places = model.runner.limits.max_sequences
-        self._session = Session(model, self._send, prefix=self.prefix, places=places)
+        self._session = Session(model, self._send, prefix=self.prefix)
+        self._jobs = PageJobs(self._session, places=model.runner.limits.max_sequences)
         self._stopping = False
         self._aborted = False
 
@@ -55,15 +57,17 @@ class PageSession:
             if not isinstance(call.get("id"), int) or not isinstance(call.get("params"), dict):
                 raise InvalidArgument("a call has an id, a whole number, and params, an object", param="calls")
             method = call.get("method")
-            if not isinstance(method, str) or method not in _METHODS:
+            if method not in METHODS:
                 raise InvalidArgument(f"there is no method {shown(method)}", param="calls")
+            if method == "abort" and not isinstance(call["params"].get("id"), int):
+                raise InvalidArgument("what is aborted has an id, a whole number", param="calls")
         if sum(call["method"] != "generate" for call in calls) > MOST_LOOKS:
             raise InvalidArgument(f"a message has at most {MOST_LOOKS} calls besides jobs", param="calls")
         await self._thread.run(self._take(calls))
 
     def stop(self) -> None:
         """Take no jobs any more, and end once those that there are have been answered."""
-        self._end(self._session.idle)
+        self._end(self._jobs.idle)
 
     def abort(self) -> None:
         """End every job, and the session. Safe to repeat."""
@@ -71,8 +75,8 @@ class PageSession:
         self._forget()
 
         async def abort() -> None:
-            self._session.abort_all()
-            await self._session.idle()
+            self._jobs.abort_all()
+            await self._jobs.idle()
 
         self._end(abort)
 
@@ -89,19 +93,36 @@ class PageSession:
         return await self._thread.run(run())
 
     async def _take(self, calls: Sequence[Mapping[str, Any]]) -> None:
-        jobs = [{"id": call["id"], "fields": call["params"]} for call in calls if call["method"] == "generate"]
+        jobs = [(call["id"], call["params"]) for call in calls if call["method"] == "generate"]
         if jobs and self._stopping:
             raise Stopping("the worker is stopping; ask again once it runs")
-        if self._session.num_jobs + len(jobs) > MOST_JOBS:
+        if len(self._jobs) + len(jobs) > MOST_JOBS:
             raise CapacityExceeded(f"{len(jobs)} more jobs at once; a page may have {MOST_JOBS}")
-        ids = {job["id"] for job in jobs}
-        if len(ids) < len(jobs) or (ids and not ids.isdisjoint(self._session.job_ids)):
+        ids = {call_id for call_id, _ in jobs}
+        if len(ids) < len(jobs) or any(call_id in self._jobs for call_id in ids):
             raise InvalidArgument("two jobs have the same id", param="calls")
-        self._session.generate(json.dumps(jobs))
+        self._jobs.add(jobs)
         for call in calls:
-            if answer := _METHODS[call["method"]](self._session, call):
+            if answer := await self._look(call["method"], call["params"]):
                 self._send(json.dumps([{"id": call["id"], **answer}]))
                 await asyncio.sleep(0)  # a step goes between two of them
+
+    async def _look(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The answer to a call that is no job; None where it has none now."""
+        match method:
+            case "abort":
+                self._jobs.abort(params["id"])
+                return {"result": None}
+            case "stats":
+                return {"result": json.loads(self._session.stats())}
+            case "snapshot":
+                return {"result": json.loads(self._session.snapshot())}
+            case "countTokens":
+                counted: dict[str, Any] = json.loads(
+                    await asyncio.to_thread(self._session.count_tokens, json.dumps(params.get("fields")))
+                )
+                return counted if "error" in counted else {"result": counted}
+        return None
 
     def _send(self, replies: str | None) -> None:
         """Pass replies on from the model's thread; None is the end of them."""
@@ -112,23 +133,3 @@ class PageSession:
         self._replies.put_nowait(replies)
         if self._unread > MOST_UNREAD and not self._aborted:
             self.abort()
-
-
-def _abort(session: Session, call: Mapping[str, Any]) -> dict[str, Any]:
-    session.abort(call["params"].get("id"))
-    return {"result": None}
-
-
-def _count_tokens(session: Session, call: Mapping[str, Any]) -> dict[str, Any]:
-    counted: dict[str, Any] = json.loads(session.count_tokens(json.dumps(call["params"].get("fields"))))
-    return counted if "error" in counted else {"result": counted}
-
-
-_METHODS: dict[str, Callable[[Session, Mapping[str, Any]], dict[str, Any] | None]] = {
-    "generate": lambda session, call: None,
-    "abort": _abort,
-    "watch": lambda session, call: None,
-    "stats": lambda session, call: {"result": json.loads(session.stats())},
-    "snapshot": lambda session, call: {"result": json.loads(session.snapshot())},
-    "countTokens": _count_tokens,
-}
