@@ -11,8 +11,9 @@ from typing import Any
 import jinja2
 import markupsafe
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
+from e2e.batch_kit import ANSWERING_MS, LOADING_MS, choose
 from e2e.visit import Visit, begin_visit
 from pageloom.commands.browser import browser_flags, find_browser
 from pageloom.commands.page_files import DEFAULT_MODEL, find_page
@@ -95,6 +96,41 @@ def visit(chromium: Browser, tiny_page: PageServer) -> Iterator[Visit]:
     page = chromium.new_page(service_workers="block")
     yield begin_visit(page, tiny_page.url)
     page.close()
+
+
+@pytest.fixture(scope="session")
+def batch_visit(chromium: Browser, tiny_page: PageServer) -> Iterator[tuple[Page, list[str]]]:
+    """A page on which a first batch of 20 rows has been answered, and what was done to that end after it opened."""
+    page = chromium.new_page()
+    page.goto(tiny_page.url)
+    actions: list[str] = []
+
+    def do(what: str, action: Callable[[], object]) -> None:
+        action()
+        actions.append(what)
+
+    do("load the built-in model", page.get_by_role("button", name="Load SmolLM2 135M Instruct").click)
+    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true", timeout=LOADING_MS)
+    do("take the first example", page.get_by_role("button", name="Ask the same of 20 rows").click)
+    do("run it", page.get_by_role("button", name="Run 20 rows").click)
+    expect(page.get_by_text("20 of 20 rows done")).to_be_visible(timeout=ANSWERING_MS)
+    yield page, actions
+    page.close()
+
+
+@pytest.fixture
+def batch(batch_visit: tuple[Page, list[str]]) -> Locator:
+    """The batch view, wide, empty and with a model."""
+    page, _ = batch_visit
+    page.set_viewport_size({"width": 1280, "height": 900})
+    view = page.get_by_role("tabpanel", name="Batch")
+    stop = view.get_by_role("button", name="Stop all")
+    if stop.is_enabled():
+        stop.click()
+    expect(stop).to_be_disabled()
+    if view.get_by_role("button", name="Clear").is_enabled():
+        choose(view, "Clear", "Clear everything")
+    return view
 
 
 @pytest.fixture(scope="module")

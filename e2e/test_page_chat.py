@@ -1,60 +1,20 @@
-"""Chats: branches, what a reload keeps, Markdown, the context. A tiny model of random weights answers: what it says
+"""Chats: branches, messages, the context. A tiny model of random weights answers: what it says
 does not matter here."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Request, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
+from e2e.chat_kit import edit_message, exported, show
 from pageloom.commands.page_server import PageServer
 
 LOADING_MS = 120_000
 ANSWERING_MS = 60_000
-
-MARKDOWN = """# Heading
-
-Some **bold** text with [a link](https://example.org/page), [a trap](javascript:window.trapped=1) and &lt;entities&gt;.
-
-![picture](https://example.org/picture.png)
-
-<img src=x onerror="window.trapped = 1"><script>window.trapped = 1</script>
-
-```python
-print("<b>hello</b>")
-```
-
-| a | b |
-|---|---|
-| 1 | 2 |
-"""
-
-KEEP = """
-async (content) => {
-  const database = await new Promise((resolve, reject) => {
-    const request = indexedDB.open('pageloom');
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-  });
-  const transaction = database.transaction('chats', 'readwrite');
-  transaction.objectStore('chats').put({
-    id: 'kept', number: 700, open: true, changed: new Date().toISOString(), settings: { system: 'Be brief.' },
-    nodes: [
-      { parent: -1, role: 'user', content: 'Show me <b>Markdown</b>' },
-      { parent: 0, role: 'assistant', content, state: 'whole' },
-      { parent: 0, role: 'assistant', content: 'Half of it', state: 'answering' },
-    ],
-    chosen: { '-1': 0, 0: 1 },
-  });
-  await new Promise((resolve) => { transaction.oncomplete = resolve; });
-  database.close();
-}
-"""
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -72,11 +32,6 @@ def page(chromium: Browser, tiny_page: PageServer) -> Iterator[Page]:
 def load(page: Page) -> None:
     page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
     expect(page.locator("#status")).to_contain_text("Tokens/s", timeout=LOADING_MS)
-
-
-def show(page: Page, view: str) -> Locator:
-    page.get_by_role("tab", name=view).click()
-    return page.get_by_role("tabpanel", name=view)
 
 
 def new_chat(page: Page, **settings: float) -> Locator:
@@ -97,23 +52,8 @@ def say(pane: Locator, text: str) -> None:
     message.press("Enter")
 
 
-def exported(pane: Locator) -> dict[str, Any]:
-    with pane.page.expect_download() as download:
-        pane.get_by_role("button", name="Export as JSON").click()
-    chat: dict[str, Any] = json.loads(Path(download.value.path()).read_text())
-    return chat
-
-
 def wait_for_answers(pane: Locator) -> None:
     expect(pane.locator(".assistant").last).to_have_attribute("aria-busy", "false", timeout=ANSWERING_MS)
-
-
-def edit_message(pane: Locator, text: str) -> None:
-    """Edits the first message, and sends it."""
-    pane.get_by_role("button", name="Edit your message and branch").first.click()
-    edited = pane.get_by_role("textbox", name="Your message")
-    edited.fill(text)
-    edited.press("Enter")
 
 
 def test_an_edited_message_and_a_second_answer_are_branches_that_can_be_switched(page: Page) -> None:
@@ -229,34 +169,6 @@ def test_an_edit_with_a_wrong_number_in_the_settings_shows_it_and_changes_nothin
     assert exported(pane) == before
 
 
-def test_an_edit_without_a_model_says_why_it_is_not_answered_and_changes_nothing(
-    chromium: Browser, tiny_page: PageServer
-) -> None:
-    context = chromium.new_context(service_workers="block")
-    page = context.new_page()
-    page.goto(f"{tiny_page.url}#chat")
-    expect(page.get_by_role("region", name="Chat 1")).to_be_visible()
-    page.evaluate(KEEP, "It pulls.")
-    page.reload()
-    pane = page.get_by_role("region", name="Chat 700")
-    before = exported(pane)
-    edit_message(pane, "What is light?")
-    expect(pane.get_by_role("alert")).to_have_text("Load a model to chat")
-    expect(pane.get_by_role("textbox", name="Your message")).to_have_value("What is light?")
-    assert exported(pane) == before
-    context.close()
-
-
-def test_a_second_tab_is_told_that_its_chats_are_not_kept(chromium: Browser, tiny_page: PageServer) -> None:
-    context = chromium.new_context(service_workers="block")
-    for told in (0, 1):
-        page = context.new_page()
-        page.goto(f"{tiny_page.url}#chat")
-        expect(page.get_by_role("region", name="Chat 1")).to_be_visible()
-        expect(page.get_by_text("Another tab of this page keeps the chats")).to_have_count(told)
-    context.close()
-
-
 def test_the_log_follows_an_answer_only_while_the_reader_is_at_its_end(page: Page) -> None:
     pane = new_chat(page, Most_tokens=40)
     log = pane.locator(".log")
@@ -268,38 +180,3 @@ def test_the_log_follows_an_answer_only_while_the_reader_is_at_its_end(page: Pag
     wait_for_answers(pane)
     expect(pane.locator(".assistant .markdown")).to_have_text(re.compile(r"\S{4}"))
     assert log.evaluate("log => log.scrollTop") == 0
-
-
-def test_a_reload_keeps_chats_and_markdown_in_them_neither_runs_nor_fetches(page: Page) -> None:
-    fetched: list[str] = []
-
-    def note(request: Request) -> None:
-        fetched.append(request.url)
-
-    page.evaluate(KEEP, MARKDOWN)
-    page.on("request", note)
-    page.reload()
-    chat = show(page, "Chat")
-    expect(chat.get_by_role("complementary").get_by_role("button", name="Export me")).to_have_count(1)
-    pane = chat.get_by_role("region", name="Chat 700")
-    expect(pane.locator(".user .bubble-body")).to_have_text("Show me <b>Markdown</b>")
-    answer = pane.locator(".markdown")
-    expect(answer.get_by_role("heading", name="Heading")).to_be_visible()
-    link = answer.get_by_role("link", name="a link")
-    expect(link).to_have_attribute("href", "https://example.org/page")
-    expect(link).to_have_attribute("rel", "noopener noreferrer")
-    expect(answer).to_contain_text("[a trap](javascript:window.trapped=1)")
-    expect(answer).to_contain_text("<entities>")
-    expect(answer).to_contain_text("<script>window.trapped = 1</script>")
-    expect(answer.locator("pre")).to_have_text('print("<b>hello</b>")')
-    expect(answer.get_by_role("cell", name="2")).to_be_visible()
-    expect(answer.locator("img, script")).to_have_count(0)
-    assert page.evaluate("window.trapped") is None
-    assert not [url for url in fetched if "example.org" in url]
-    answer.get_by_role("button", name="Copy this code").click()
-    assert page.evaluate("navigator.clipboard.readText()") == 'print("<b>hello</b>")'
-    pane.get_by_role("button", name="Next branch").click()
-    expect(pane.locator(".assistant")).to_contain_text("Half of it")
-    expect(pane.locator(".assistant")).to_contain_text("(stopped)")
-    pane.get_by_text("Settings", exact=True).click()
-    expect(pane.get_by_label("System prompt")).to_have_value("Be brief.")

@@ -29,33 +29,33 @@ export const saved = {
    * @param {IDBValidKey} key
    * @returns {Promise<any>} Undefined where there is none.
    */
-  get: (store, key) => within(store, 'readonly', (objects) => objects.get(key)),
+  get: (store, key) => within([store], 'readonly', (objects) => objects(store).get(key)),
   /**
    * In the order of their keys.
    * @param {Store} store
    * @param {IDBKeyRange} [range]
    * @returns {Promise<any[]>}
    */
-  all: (store, range) => within(store, 'readonly', (objects) => objects.getAll(range)),
+  all: (store, range) => within([store], 'readonly', (objects) => objects(store).getAll(range)),
   /**
-   * Writes all of them or none.
-   * @param {Store} store
-   * @param {...object} values
+   * Makes all changes or none.
+   * @param {Store[]} stores
+   * @param {(objects: (store: Store) => IDBObjectStore) => void} make  Makes them, in these stores.
    * @returns {Promise<void>}
    */
-  put: (store, ...values) =>
-    within(store, 'readwrite', (objects) => {
-      for (const value of values) objects.put(value);
-    }),
+  change: (stores, make) => within(stores, 'readwrite', make),
   /**
    * @param {Store} store
-   * @param {IDBValidKey | IDBKeyRange} key
+   * @param {object} value
    * @returns {Promise<void>}
    */
-  remove: (store, key) =>
-    within(store, 'readwrite', (objects) => {
-      objects.delete(key);
-    }),
+  put: (store, value) => saved.change([store], (objects) => objects(store).put(value)),
+  /**
+   * @param {Store} store
+   * @param {IDBValidKey} key
+   * @returns {Promise<void>}
+   */
+  remove: (store, key) => saved.change([store], (objects) => objects(store).delete(key)),
 };
 
 /**
@@ -75,18 +75,18 @@ export function own(lock) {
 
 /**
  * One transaction: resolves, with what was asked for, once it is on disk.
- * @param {Store} store
+ * @param {Store[]} stores
  * @param {IDBTransactionMode} mode
- * @param {(objects: IDBObjectStore) => IDBRequest | void} work
+ * @param {(objects: (store: Store) => IDBObjectStore) => IDBRequest | void} work
  * @returns {Promise<any>}
  */
-async function within(store, mode, work) {
+async function within(stores, mode, work) {
   try {
     opened ??= open();
     const database = await opened;
     return await new Promise((resolve, reject) => {
-      const transaction = database.transaction(store, mode);
-      const request = work(transaction.objectStore(store));
+      const transaction = database.transaction(stores, mode);
+      const request = work((store) => transaction.objectStore(store));
       transaction.oncomplete = () => resolve(request?.result);
       transaction.onabort = () => reject(transaction.error);
     });

@@ -115,11 +115,10 @@ export class BatchView {
     const kept = await this.#saved.read();
     this.#root.inert = false;
     if (!kept) return this.#show(NOTHING);
-    const { settings, reading, columns, count, model } = kept.head;
-    const rows = kept.rows.slice(0, count);
+    const { settings, reading, columns, model } = kept.head;
     this.#model = model;
-    const table = { columns, rows: rows.map(({ values }) => values) };
-    return this.#show({ settings, reading, table, outcomes: rows.map(({ outcome }) => outcome) });
+    const table = { columns, rows: kept.rows.map(({ values }) => values) };
+    return this.#show({ settings, reading, table, outcomes: kept.rows.map(({ outcome }) => outcome) });
   }
 
   /** @returns {Content} */

@@ -8,6 +8,7 @@
 
 import { PageloomError } from '../errors.js';
 import { own, saved } from '../saved.js';
+import { wholeOf } from './kept_batch.js';
 
 const ID = 'batch';
 const LOCK = 'pageloom-batch';
@@ -40,14 +41,14 @@ export class SavedRun {
   /** @type {Promise<boolean>} Whether this tab may write. */
   #owned;
 
-  /** @param {(words: string) => void} onProblem  Told once why nothing more is kept. */
+  /** @param {(words: string) => void} onProblem  Told what is damaged of what was kept, and why nothing more is kept. */
   constructor(onProblem) {
     this.#onProblem = onProblem;
     this.#owned = own(LOCK);
   }
 
   /**
-   * What was kept, or null.
+   * What was kept and is whole, or null.
    * @returns {Promise<{head: Head, rows: KeptRow[]} | null>}
    */
   async read() {
@@ -56,8 +57,11 @@ export class SavedRun {
         this.#onProblem('Another tab of this page keeps its batch; this tab’s is gone once it closes.');
         return null;
       }
-      const head = await saved.get('runs', ID);
-      return head ? { head, rows: await saved.all('rows', rowsFrom(0)) } : null;
+      const kept = await saved.get('runs', ID);
+      if (!kept) return null;
+      const { head, rows, problem } = wholeOf(kept, await saved.all('rows', rowsFrom(0)));
+      if (problem) this.#onProblem(problem);
+      return head && { head, rows };
     } catch (error) {
       this.#fail(error);
       return null;
@@ -85,13 +89,12 @@ export class SavedRun {
         const [head, rows] = [this.#head, [...this.#rows]];
         this.#head = null;
         this.#rows.clear();
-        if (rows.length > 0) {
-          await saved.put('rows', ...rows.map(({ index, values, outcome }) => ({ run: ID, index, values, outcome })));
-        }
-        if (head) {
-          await saved.put('runs', { id: ID, ...head });
-          await saved.remove('rows', rowsFrom(head.count));
-        }
+        await saved.change(['runs', 'rows'], (objects) => {
+          for (const { index, values, outcome } of rows) objects('rows').put({ run: ID, index, values, outcome });
+          if (!head) return;
+          objects('runs').put({ id: ID, ...head });
+          objects('rows').delete(rowsFrom(head.count));
+        });
       }
     } catch (error) {
       this.#fail(error);

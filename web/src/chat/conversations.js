@@ -5,6 +5,7 @@
 
 import { errorObject } from '../errors.js';
 import { own, saved } from '../saved.js';
+import { counted } from '../words.js';
 import { isWhole, restored } from './tree.js';
 
 const LOCK = 'pageloom-chats';
@@ -25,18 +26,20 @@ export class Conversations {
   }
 
   /**
-   * The one that changed last comes first. Damaged ones are left where they are.
+   * The one that changed last comes first. Damaged ones are left where they are, which is said.
    * @returns {Promise<Conversation[]>}
    */
   async load() {
-    const found = await this.#tried(() => saved.all('chats'));
+    const found = (await this.#tried(() => saved.all('chats'))) ?? [];
+    const whole = found.filter(isWhole);
     if (!(await this.#owned)) {
       this.#onFailure('Another tab of this page keeps the chats; this tab’s are gone once it closes.');
     }
-    return (found ?? [])
-      .filter(isWhole)
-      .map(restored)
-      .sort((a, b) => b.changed.localeCompare(a.changed));
+    if (whole.length < found.length) {
+      const damaged = counted(found.length - whole.length, 'chat');
+      this.#onFailure(`${damaged} of this browser’s could not be read and are left where they are.`);
+    }
+    return whole.map(restored).sort((a, b) => b.changed.localeCompare(a.changed));
   }
 
   /**

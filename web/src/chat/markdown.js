@@ -4,8 +4,8 @@
  * @import {Token, Tokens} from 'marked'
  */
 
-import { Lexer } from 'marked';
 import { button, element } from '../dom.js';
+import { GrowingBlocks } from './growing_blocks.js';
 
 const SAFE_LINK = /^(?:https?:|mailto:)/i;
 const ENTITY = /&(?:#\d{1,7}|#x[\da-f]{1,6}|[a-z]\w{1,31});/gi;
@@ -15,18 +15,28 @@ const FIRST_HEADING = 3;
 /** A text that grows: of what is shown only the blocks that changed are made anew. */
 export class MarkdownText {
   element = element('div', { class: 'markdown' });
-  /** @type {string[]} The source of each block that is shown. */
+  #blocks = new GrowingBlocks();
+  /** @type {Token[]} */
   #shown = [];
 
   /** @param {string} text */
   show(text) {
-    const blocks = new Lexer({ gfm: true, breaks: true }).lex(text).filter(({ type }) => type !== 'space');
+    const blocks = this.#blocks.read(text);
     let same = 0;
-    while (same < blocks.length && this.#shown[same] === blocks[same]?.raw) same += 1;
+    while (same < blocks.length && isSame(this.#shown[same], blocks[same])) same += 1;
     while (this.element.children.length > same) this.element.lastElementChild?.remove();
     this.element.append(...blocks.slice(same).map(blockElement));
-    this.#shown = blocks.map(({ raw }) => raw);
+    this.#shown = blocks;
   }
+}
+
+/**
+ * Finished blocks are the same objects; others are read anew each time.
+ * @param {Token | undefined} shown
+ * @param {Token | undefined} block
+ */
+function isSame(shown, block) {
+  return shown === block || JSON.stringify(shown) === JSON.stringify(block);
 }
 
 /**
