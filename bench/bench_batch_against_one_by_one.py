@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pageloom
 from pageloom.backends.webgpu.load import RunnerSettings
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.language_model import LanguageModel
 
 MODEL = Path(__file__).parents[1] / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -19,7 +19,7 @@ import pageloom_cpu
 
 import pageloom
 from pageloom.commands.bench_cpu_limits import measure_limits
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.events import TokenEvent
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.language_model import LanguageModel

@@ -19,7 +19,7 @@ import numpy as np
 import pageloom
 from pageloom.backends.cuda.availability import why_unavailable
 from pageloom.engine.batch import StepBatch
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.events import TokenEvent
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.language_model import LanguageModel

@@ -18,7 +18,7 @@ from kernels_kit import LEVELS, needs_kernels
 
 import pageloom
 from pageloom.engine.batch import LogitAdjustment, StepBatch
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.runner_settings import RunnerSettings
 from pageloom.errors import BadModelFile, CapacityExceeded, DeviceLost, InvalidArgument, NotSupported
 from pageloom.language_model import LanguageModel

@@ -15,7 +15,7 @@ import pageloom
 from pageloom import native_home
 from pageloom.backends.webgpu.device import Device
 from pageloom.backends.webgpu.load import RunnerSettings
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.events import TokenEvent
 from pageloom.errors import BadModelFile, CapacityExceeded, InvalidArgument, NotSupported
 from pageloom.jobs import parse_job

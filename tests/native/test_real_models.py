@@ -14,7 +14,7 @@ import pytest_asyncio
 
 import pageloom
 from pageloom.backends.webgpu.load import RunnerSettings
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.language_model import LanguageModel
 from tests.fetch_gemma3 import gemma3_path
 from tests.golden_batch import CASES, MODEL, SAFE_MARGIN

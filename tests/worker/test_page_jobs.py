@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import pageloom
 from pageloom.language_model import LanguageModel
-from pageloom.session import Session
+from pageloom.session import PreparedJob, Session
 from pageloom.worker.page_jobs import PageJobs
 from tests.worker.running_worker import why_no_cpu
 
@@ -22,13 +23,23 @@ ENDLESS = {**JOB, "max_tokens": 450}
 pytestmark = pytest.mark.skipif(bool(why_no_cpu()), reason=why_no_cpu())
 
 
+class SlowSession(Session):
+    """Encodes a prompt once it is let to."""
+
+    may_encode = threading.Event()
+
+    def prepare(self, fields: object) -> PreparedJob | Exception:
+        self.may_encode.wait(60)
+        return super().prepare(fields)
+
+
 class Page:
     """What one page has asked for, and what it is told."""
 
-    def __init__(self, model: LanguageModel, places: int) -> None:
+    def __init__(self, model: LanguageModel, places: int, session: type[Session] = Session) -> None:
         self.model = model
         self.replies: list[dict[str, Any]] = []
-        self.jobs = PageJobs(Session(model, self._receive, prefix="page/"), places=places)
+        self.jobs = PageJobs(session(model, self._receive, prefix="page/"), places=places)
         self._told = asyncio.Event()
 
     def _receive(self, text: str) -> None:
@@ -77,13 +88,14 @@ async def test_jobs_come_to_the_engine_in_their_order_and_no_more_than_have_plac
     assert len(page.jobs) == 0
 
 
-async def test_a_long_text_that_is_encoded_holds_up_no_step_of_others(model: LanguageModel) -> None:
-    page, other = Page(model, places=2), Page(model, places=2)
-    page.jobs.add([(1, {**JOB, "prompt": "hello world " * 60_000})])
+async def test_a_prompt_that_is_long_in_encoding_holds_up_no_step_of_others(model: LanguageModel) -> None:
+    page, other = Page(model, places=2, session=SlowSession), Page(model, places=2)
+    page.jobs.add([(1, {**JOB, "prompt": "hello world " * 2000})])
     other.jobs.add([(2, JOB)])
     await other.jobs.idle()
     assert other.ends() == {2: "length"}
     assert page.replies == []
+    SlowSession.may_encode.set()
     await page.jobs.idle()
     assert page.ends() == {1: "capacity_exceeded"}
 

@@ -11,7 +11,8 @@ from pageloom.commands.page_files import DEFAULT_MODEL
 from pageloom.commands.terminal import ProgressLine
 from pageloom.engine.runner_settings import RunnerSettings
 from pageloom.errors import InvalidArgument
-from pageloom.language_model import LanguageModel, load
+from pageloom.language_model import LanguageModel
+from pageloom.loading import load
 from pageloom.worker.backends import BACKENDS
 
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pageloom.engine.admission import check_labels, check_queue, check_sampling, check_token_ids, length_limit
 from pageloom.engine.batch import RowCandidates, Runner, StepTicket
 from pageloom.engine.classification import Classification, Label
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.constraint import Constraint
 from pageloom.engine.events import Event, FinishEvent
 from pageloom.engine.generation import Generation
@@ -38,28 +39,6 @@ from pageloom.engine.snapshot_taking import take_snapshot
 from pageloom.engine.step import Chunk, StepPlan, build_batch
 from pageloom.errors import DeviceError, DeviceLost, InvalidArgument, PageloomError
 from pageloom.kv.prefix_cache import Root
-
-
-@dataclass(frozen=True, slots=True)
-class EngineConfig:
-    """How an engine schedules. Raises `InvalidArgument` for values that cannot work."""
-
-    token_budget: int | None = None
-    """New tokens a step over all requests; None is as many as the Runner takes."""
-    max_waiting: int | None = None
-    """Requests that may wait for a row; None is any number."""
-    pipeline_depth: int = 2
-    """Steps under way at once; 1 waits for each result."""
-    share_prefixes: bool = True
-    """Whether requests share blocks of equal content; without it a request finds only its own blocks again."""
-    timeline_length: int = 256
-    """How many of the last steps a snapshot has."""
-
-    def __post_init__(self) -> None:
-        for name in ("token_budget", "max_waiting", "pipeline_depth", "timeline_length"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidArgument(f"{name} is {value}; it has to be at least 1", param=name)
 
 
 @dataclass(frozen=True, slots=True)

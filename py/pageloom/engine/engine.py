@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Generic
 
 from pageloom.engine.classification import Label
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.constraint import Constraint
-from pageloom.engine.core import EngineConfig, EngineCore
+from pageloom.engine.core import EngineCore
 from pageloom.engine.events import Completion, Event, FinishEvent
 from pageloom.engine.output_text import Detokenizer
 from pageloom.engine.recovery import R, Recovery, RecoveryEvent, replacement

@@ -9,7 +9,7 @@ from typing import Any
 from pageloom.engine.recovery import RecoveryEvent
 from pageloom.engine.runner_settings import RunnerSettings
 from pageloom.errors import InvalidArgument
-from pageloom.language_model import load
+from pageloom.loading import load
 from pageloom.progress import Progress
 from pageloom.session import Post, Session, error_object
 from pageloom.tab.bridge import use_bridge

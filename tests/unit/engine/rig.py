@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pageloom.engine.classification import Label
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.constraint import Constraint
-from pageloom.engine.core import EngineConfig, EngineCore
+from pageloom.engine.core import EngineCore
 from pageloom.engine.events import Completion, Event
 from pageloom.engine.invariants import validate_invariants
 from pageloom.engine.request import Request

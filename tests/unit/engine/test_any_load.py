@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import CapacityExceeded, DeviceError
 from tests.fake_runner import FakeRunner, limits

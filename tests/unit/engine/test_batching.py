@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from pageloom.engine.batch import StepBatch
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.sampling_params import SamplingParams
 from tests.fake_runner import FakeRunner, limits
 from tests.unit.engine.rig import Rig, alone, expected, output_ids, prompt

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.events import FinishEvent, TokenEvent
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import CapacityExceeded, DeviceLost

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pageloom.engine.batch import RowCandidates
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.sampler import sample
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import NotSupported

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.events import FinishEvent, TokenEvent
 from pageloom.engine.output_text import OutputText
 from pageloom.engine.sampling_params import SamplingParams

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.events import FinishEvent
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.errors import DeviceError, DeviceLost, InvalidArgument, OutOfMemory

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.invariants import validate_invariants
 from pageloom.engine.snapshot import EngineSnapshot, RequestView
 from tests.fake_runner import FakeRunner, limits

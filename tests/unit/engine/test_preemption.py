@@ -1,6 +1,6 @@
 """A pool too small for everybody: requests take turns, and nobody can tell from the tokens."""
 
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.sampling_params import SamplingParams
 from tests.fake_runner import FakeRunner, limits
 from tests.unit.engine.rig import Rig, alone, expected, output_ids, prompt

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.sampling_params import SamplingParams
 from tests.fake_runner import FakeRunner, limits
 from tests.unit.engine.rig import Rig, expected, output_ids, prompt

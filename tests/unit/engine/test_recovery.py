@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from pageloom.engine.engine import Engine
 from pageloom.engine.recovery import Recovery, RecoveryEvent
 from pageloom.engine.runner_settings import RunnerSettings, runner_limits, settings_of

@@ -1,6 +1,6 @@
 """What the engine tells of its blocks and of requests that have ended."""
 
-from pageloom.engine.core import EngineConfig
+from pageloom.engine.config import EngineConfig
 from tests.fake_runner import FakeRunner, limits
 from tests.unit.engine.rig import Rig, prompt
 
