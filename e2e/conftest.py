@@ -123,6 +123,10 @@ def batch(batch_visit: tuple[Page, list[str]]) -> Locator:
     """The batch view, wide, empty and with a model."""
     page, _ = batch_visit
     page.set_viewport_size({"width": 1280, "height": 900})
+    if page.locator("#status").get_by_text("none loaded").is_visible():
+        page.get_by_role("tab", name="Models").click()
+        page.get_by_role("button", name="Load SmolLM2 135M Instruct").click()
+    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true", timeout=LOADING_MS)
     view = page.get_by_role("tabpanel", name="Batch")
     stop = view.get_by_role("button", name="Stop all")
     if stop.is_enabled():

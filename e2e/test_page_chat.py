@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from e2e.chat_kit import edit_message, exported, show
+from e2e.kept import with_kept
 from pageloom.commands.page_server import PageServer
 
 LOADING_MS = 120_000
@@ -151,6 +152,9 @@ def test_a_chat_is_exported_as_markdown_and_json_and_a_deleted_one_comes_back_wi
     page.get_by_role("button", name="Undo").click()
     expect(kept).to_have_count(1)
     expect(page.get_by_role("heading", name="Export me")).to_be_visible()
+    stored = with_kept(page, ["chats"], "(chats) => chats.getAll()")
+    said = [[node["content"] for node in chat["nodes"]] for chat in stored]
+    assert [message["content"] for message in as_json["messages"]] in said
 
 
 def test_an_edit_with_a_wrong_number_in_the_settings_shows_it_and_changes_nothing(page: Page) -> None:

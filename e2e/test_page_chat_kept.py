@@ -85,7 +85,7 @@ def test_a_reload_keeps_chats_and_markdown_in_them_neither_runs_nor_fetches(page
     page.on("request", note)
     page.reload()
     chat = show(page, "Chat")
-    expect(chat.get_by_role("complementary").get_by_role("button", name="Export me")).to_have_count(1)
+    expect(chat.get_by_role("complementary").get_by_role("button", name="Show me")).to_have_count(1)
     pane = chat.get_by_role("region", name="Chat 700")
     expect(pane.locator(".user .bubble-body")).to_have_text("Show me <b>Markdown</b>")
     answer = pane.locator(".markdown")
