@@ -93,6 +93,40 @@ test('what the server refuses is its own error, and the token is sent', async ()
   await assert.rejects(new LocalServer(bare).health(), { message: 'HTTP 500' });
 });
 
+test('many and long jobs, and what stops them, go in messages that a server takes, one after another', async () => {
+  /** @type {any[][]} */
+  const messages = [];
+  let underWay = 0;
+  const address = await serving(async (request, response) => {
+    if (request.url === '/v1/session') {
+      response.write(`data: ${JSON.stringify({ session: 'S', prefix: 'S/', model: {} })}\n\n`);
+      return;
+    }
+    underWay += 1;
+    assert.equal(underWay, 1);
+    const body = (await collected(request)).join('');
+    assert.ok(body.length < 4 * 2 ** 20 || messages.length === 2, 'one job that is longer goes alone');
+    messages.push(JSON.parse(body).calls);
+    underWay -= 1;
+    response.writeHead(204).end();
+  });
+  const client = new ServerClient(new LocalServer(address));
+  await client.open();
+  const lengths = [600_000, 600_000, 5_000_000, 10, ...Array(300).fill(10)];
+  const jobs = client.generate(lengths.map((length) => ({ fields: { prompt: 'x'.repeat(length) } })));
+  for (const { id, result } of jobs) {
+    result.catch(() => {});
+    client.call('abort', { id }).catch(() => {});
+  }
+  const named = () => messages.flat().map(({ method, id, params }) => (method === 'abort' ? -params.id : id));
+  const ids = jobs.map(({ id }) => id);
+  while (named().length < 2 * ids.length) await new Promise((resolve) => setImmediate(resolve));
+  client.close();
+  assert.deepEqual(named(), [...ids, ...ids.map((id) => -id)]);
+  const aborts = messages.map((calls) => calls.filter(({ method }) => method === 'abort').length);
+  assert.ok(Math.max(...aborts) === 100, `${aborts}`);
+});
+
 test('a session carries calls and replies, and its end ends what is pending', async () => {
   /** @type {import('node:http').ServerResponse | undefined} */
   let stream;

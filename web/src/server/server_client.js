@@ -8,15 +8,25 @@ import { CallClient } from '../call_client.js';
 import { PageloomError } from '../errors.js';
 import { serverEvents } from './events.js';
 
+/** Calls that a server takes in the order in which they are made: what is stopped has to be there. */
+const IN_ORDER = ['generate', 'abort'];
+/** Of one message: a server reads 4 MiB, and a character takes three bytes at most. */
+const MOST_CHARACTERS = 1_000_000;
+/** Of one message: a server takes no more that are no jobs. */
+const MOST_ABORTS = 100;
+
 export class ServerClient extends CallClient {
   #server;
   #path = '';
+  /** @type {Call[]} Those in order that have not been posted. */
+  #waiting = [];
+  #isPosting = false;
   #left = new AbortController();
 
   /** @param {LocalServer} server */
   constructor(server) {
     super(
-      (calls) => this.#post(calls),
+      (calls) => this.#take(calls),
       () => this.#left.abort(),
     );
     this.#server = server;
@@ -50,6 +60,34 @@ export class ServerClient extends CallClient {
       // A connection that breaks ends the session as its last event does.
     }
     this.end(`the local worker at ${this.#server.address} stopped`);
+  }
+
+  /** @param {Call[]} calls */
+  #take(calls) {
+    if (!calls.every(({ method }) => IN_ORDER.includes(method))) {
+      this.#post(calls);
+      return;
+    }
+    this.#waiting.push(...calls);
+    if (!this.#isPosting) this.#postWaiting();
+  }
+
+  /** Posts one message after another; what is called meanwhile goes together. */
+  async #postWaiting() {
+    this.#isPosting = true;
+    while (this.#waiting.length > 0 && !this.hasEnded) await this.#post(this.#nextMessage());
+    this.#isPosting = false;
+  }
+
+  #nextMessage() {
+    let [count, characters, aborts] = [0, 0, 0];
+    for (const call of this.#waiting) {
+      characters += JSON.stringify(call).length;
+      aborts += call.method === 'abort' ? 1 : 0;
+      if (count > 0 && (characters > MOST_CHARACTERS || aborts > MOST_ABORTS)) break;
+      count += 1;
+    }
+    return this.#waiting.splice(0, count);
   }
 
   /** @param {Call[]} calls */
