@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
 from pageloom.commands.page_server import PageServer
 from tests.tiny_model import write_tiny_model
@@ -18,6 +18,7 @@ from tests.worker.running_worker import MODEL, QUICK, TOKEN, RunningWorker, serv
 ANSWERING_MS = 60_000
 MODEL_FILE = re.compile(r"\.gguf$")
 HEALTH = re.compile("/healthz$")
+CALLS = re.compile("/v1/session/.")
 AS_DESKTOP = """
 globalThis.pageloomDesktop = {
   stopWorker: async () => {},
@@ -181,6 +182,23 @@ def test_the_operators_are_measured_on_the_worker_until_stopped_and_the_result_c
     view.get_by_label("Run on").select_option(label="this tab")
     expect(rows).to_have_count(0)
     view.get_by_role("button", name="Conformance").click()
+
+
+def test_the_figures_go_on_where_an_engine_is_replaced_that_was_just_asked_for_them(
+    page: Page, worker: RunningWorker
+) -> None:
+    def asks_for_figures(request: Request) -> bool:
+        return '"stats"' in (request.post_data or "")
+
+    hold(page, CALLS)
+    with page.expect_request(asks_for_figures):
+        pass
+    with page.expect_response(re.compile("/v1/session$")):
+        connect(page, worker.url, TOKEN)
+    page.unroute(CALLS)
+    for _ in range(3):
+        with page.expect_request(asks_for_figures):
+            pass
 
 
 def test_what_keeps_the_page_from_a_worker_is_said_with_what_to_do(

@@ -33,11 +33,16 @@ export class StatusBar {
     clearInterval(this.#timer);
     this.#engine = engine;
     this.#rate.reset();
+    let isAsking = false;
     const update = async () => {
-      if (document.hidden) return;
+      if (document.hidden || isAsking) return;
+      isAsking = true;
+      const stats = await engine.stats().catch(() => null);
+      isAsking = false;
+      if (engine !== this.#engine) return;
       // What ends an engine is told by `engine.lost`; the figures then stay.
-      const stats = await engine.stats().catch(() => clearInterval(this.#timer));
-      if (stats && engine === this.#engine) this.#showStats(engine, stats);
+      if (stats) this.#showStats(engine, stats);
+      else clearInterval(this.#timer);
     };
     update();
     this.#timer = window.setInterval(update, POLL_MS);

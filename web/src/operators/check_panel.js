@@ -75,7 +75,9 @@ export class CheckPanel {
     if (this.#opened || this.#target) return;
     this.#opened = true;
     try {
-      this.#table.list(await listCases());
+      const cases = await listCases();
+      if (this.#target) return; // it was chosen meanwhile, and lists its own
+      this.#table.list(cases);
       this.#show();
     } catch (error) {
       this.#opened = false;
