@@ -25,25 +25,15 @@ def test_answers_that_were_cleared_come_back_by_undo(batch: Locator) -> None:
     expect(batch.get_by_label("Template")).to_have_value("{word}")
 
 
-def test_answers_that_were_cleared_and_came_back_are_there_after_a_reload(batch: Locator) -> None:
-    fill(batch, "{word}", "a\nb", 2)
-    run(batch)
-    expect(batch.get_by_text("2 of 2 rows done")).to_be_visible(timeout=ANSWERING_MS)
-    choose(batch, "Clear", "Clear the answers")
-    expect(batch.get_by_text("2 of 2 rows done")).to_have_count(0)
-    batch.get_by_role("button", name="Undo").click()
-    expect(batch.get_by_text("2 of 2 rows done")).to_be_visible()
-    kept = with_kept(batch.page, ["rows"], "(rows) => rows.getAll()")
-    assert [row["outcome"] is not None for row in kept] == [True, True]
-    batch.page.reload()
-    expect(batch.get_by_text("2 of 2 rows done")).to_be_visible()
-
-
-def test_a_run_survives_a_reload_and_goes_on_with_one_click(batch: Locator) -> None:
+def test_a_run_survives_undo_and_a_reload_and_goes_on_with_one_click(batch: Locator) -> None:
     fill(batch, "Count from {start}", "1\n2", 300)
     run(batch)
     expect(batch.get_by_text("2 of 2 rows done")).to_be_visible(timeout=ANSWERING_MS)
     answers = [line(batch, number).locator(".output").text_content() for number in (1, 2)]
+    choose(batch, "Clear", "Clear the answers")
+    expect(batch.get_by_text("2 of 2 rows done")).to_have_count(0)
+    batch.get_by_role("button", name="Undo").click()
+    expect(batch.get_by_text("2 of 2 rows done")).to_be_visible()
     batch.get_by_label("Rows", exact=True).fill("1\n2\n3\n4")
     batch.get_by_role("button", name="Run 2 rows", exact=True).click()
     expect(state(batch, 4)).to_have_text(re.compile("waiting|running"))
