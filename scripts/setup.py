@@ -198,7 +198,7 @@ NODE = Step("Node.js", node_is_ready, install_node)
 NPM = Step(
     "npm packages",
     lambda: is_stamped("node_modules", NPM_SOURCES),
-    lambda: make_stamped("node_modules", NPM_SOURCES, "npm", "ci", "--no-audit", "--no-fund"),
+    lambda: make_stamped("node_modules", NPM_SOURCES, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"),
 )
 BROWSER = Step("browser", browser_is_ready, install_browser)
 VULKAN = Step(
