@@ -2,8 +2,12 @@
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTHON := .venv/bin/python
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
+# Two processes share a suite: most of its time one core compiles shaders. ARGS="-n 0" makes it one, as for --pdb.
+# Tests that share a device or a worker stay in a row; in the browser a file's tests share its page.
+PYTEST := $(PYTHON) -m pytest -n 2 --dist worksteal
+PYTEST_BY_FILE := $(PYTHON) -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test test-all test-unit test-cpu test-cuda sanitize-cpu test-native test-worker test-e2e test-gpu load-test check-tiers lint format bench picture setup clean help
+.PHONY: demo test test-all test-unit test-cpu test-cuda sanitize-cpu test-native test-worker test-e2e test-gpu load-test check-tiers lint lint-python lint-page format bench picture setup clean help
 
 demo: ## The page with the built-in model, in a browser (ARGS="--port 8000 --no-open")
 	@scripts/setup.sh demo
@@ -17,10 +21,10 @@ test-all: setup ## All tests, the slow ones too (golden answers at full length: 
 
 test-unit: setup ## Tests that need no device (ARGS goes to pytest)
 	npm test
-	$(PYTHON) -m pytest tests/unit $(ARGS)
+	$(PYTEST) tests/unit $(ARGS)
 
 test-cpu: setup ## Tests of the compiled CPU kernels, on every instruction set that this machine has
-	$(PYTHON) -m pytest tests/cpu $(ARGS)
+	$(PYTEST) tests/cpu $(ARGS)
 
 test-cuda: setup ## Tests of the CUDA backend; what needs PyTorch or an NVIDIA GPU is skipped where it is missing
 	$(PYTHON) -m pytest tests/cuda $(ARGS)
@@ -29,13 +33,13 @@ sanitize-cpu: setup ## The matrix on CPU kernels built with the address and unde
 	scripts/sanitize_cpu.sh $(ARGS)
 
 test-native: setup ## Tests on native WebGPU, with every software driver that is there
-	$(PYTHON) -m pytest tests/native $(ARGS)
+	$(PYTEST) tests/native $(ARGS)
 
 test-worker: setup ## Tests of the local worker: pageloom serve and chat, as clients and users have them
-	$(PYTHON) -m pytest tests/worker $(ARGS)
+	$(PYTEST) tests/worker $(ARGS)
 
 test-e2e: setup ## Tests of the page in a headless browser
-	$(PYTHON) -m pytest e2e $(ARGS)
+	$(PYTEST_BY_FILE) e2e $(ARGS)
 
 test-gpu: setup ## Tests that need a hardware adapter
 	$(PYTHON) -m pytest -m gpu tests e2e $(ARGS)
@@ -46,10 +50,14 @@ load-test: setup ## 200 clients who come and leave for two minutes (ARGS="--clie
 check-tiers: setup ## The whole conformance matrix on every tier of this machine's adapter (ARGS="--quick")
 	scripts/check_tiers.sh build/check $(ARGS)
 
-lint: setup ## Style and types, Python and JavaScript
+lint: lint-python lint-page ## Style and types, Python and JavaScript
+
+lint-python: setup
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
+
+lint-page: setup
 	npm run --silent check
 
 format: setup ## Rewrite the sources in the project's style

@@ -13,19 +13,20 @@ from pageloom.errors import InvalidArgument, NotSupported
 MODEL = bytes(range(256)) * 5
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[PageServer]:
-    page = tmp_path / "page"
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    folder = tmp_path_factory.mktemp("served")
+    page = folder / "page"
     (page / "assets").mkdir(parents=True)
     (page / "index.html").write_text("<title>page</title>")
     (page / "assets" / "main-1a2b.js").write_text("export {};")
     (page / "python.wasm").write_bytes(b"\0asm")
     (page / "headers.json").write_text('{"*": {"X-Policy": "strict"}, "index.html": {"X-Policy": "strictest"}}')
-    (tmp_path / "secret.txt").write_text("not for serving")
-    (page / "way-out").symlink_to(tmp_path)
+    (folder / "secret.txt").write_text("not for serving")
+    (page / "way-out").symlink_to(folder)
     (page / "circle").symlink_to(page / "circle")
-    (tmp_path / "my model.gguf").write_bytes(MODEL)
-    with serving(PageServer({"": page, "model": tmp_path / "my model.gguf"})) as running:
+    (folder / "my model.gguf").write_bytes(MODEL)
+    with serving(PageServer({"": page, "model": folder / "my model.gguf"})) as running:
         yield running
 
 
