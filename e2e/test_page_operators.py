@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture
 def page(chromium: Browser, built_page: PageServer) -> Iterator[Page]:
-    page = chromium.new_page()
+    page = chromium.new_page(service_workers="block")  # it would answer what a test leaves unanswered
     page.goto(built_page.url)
     yield page
     page.close()

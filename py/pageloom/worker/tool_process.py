@@ -109,8 +109,10 @@ class ToolProcess:
         code = await self._process.wait()
         if self._aborted:
             raise Stopping("the worker ended this run; ask again")
+        if code in _ERRORS:
+            raise _ERRORS[code](self._last_words())
         if code:
-            raise _ERRORS.get(code, PageloomError)(f"the run ended with code {code}: {self._last_words()}")
+            raise PageloomError(f"the run ended with code {code}: {self._last_words()}")
 
     def abort(self) -> None:
         """End it now, with the processes that it started. Safe to repeat, and after the end."""
