@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture
 def context(chromium: Browser) -> Iterator[BrowserContext]:
     """A profile of its own: nothing is stored yet."""
-    context = chromium.new_context()
+    context = chromium.new_context(service_workers="block")  # it would answer what a test leaves unanswered
     yield context
     context.close()
 
