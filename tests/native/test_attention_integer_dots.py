@@ -209,7 +209,7 @@ async def test_without_the_feature_codes_become_numbers_first(
 
 
 CASES_OF_DOTS = [
-    "paged/int8/per_tensor/decode",
+    pytest.param("paged/int8/per_tensor/decode", marks=pytest.mark.slow),
     "paged/int8/per_channel/sink",
     "paged/int4/per_channel/decode",
     "paged/int4/per_tensor/window_softcap",

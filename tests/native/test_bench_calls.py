@@ -21,7 +21,7 @@ DECODE = Shape(batch=2, num_heads=4, kv_num_heads=2, head_size=64, past=40)
 
 @pytest.mark.parametrize(
     "shape",
-    [DECODE, Shape(1, 4, 2, 64, past=20, new=17), Shape(2, 4, 2, 64, past=40, cache="int8")],
+    [Shape(1, 4, 2, 64, past=20, new=17), Shape(2, 4, 2, 64, past=40, cache="int8")],
     ids=str,
 )
 async def test_each_tier_is_measured_or_tells_why_not(device: NativeDevice, shape: Shape) -> None:
@@ -51,8 +51,9 @@ async def test_a_call_is_timed_alike_in_a_long_chain_and_a_short_one(device: Nat
     chains = [Chain(device, once), Chain(device, once * 4)]
     for chain in chains:
         await chain.warm_up()
-    least = [min([await chain.seconds() for _ in range(5)]) for chain in chains]
-    assert 1.5 < least[1] / least[0] < 12
+    rounds = [[await chain.seconds() for chain in chains] for _ in range(10)]
+    short, long = (min(seconds) for seconds in zip(*rounds, strict=True))
+    assert 1.5 < long / short < 12
     sums.destroy()
 
 
