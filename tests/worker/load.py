@@ -1,8 +1,9 @@
 """Many clients for some minutes, who come, read, and leave in the middle: `make load-test`.
 
-It starts a worker with the tiny model, lets clients stream from it at once, and says what came of it. Every stream that
-was read to its end has to be whole, and every refusal a 429 that says when to come again. After the last client the
-worker has to be as it was: no request that runs, no page in use, no socket more, and no memory that grew with requests.
+It starts a worker with the tiny model, lets clients stream from it at once, some of them pages with rows of a batch,
+and says what came of it. Every stream that was read to its end has to be whole, every row of a page that stayed
+answered, and every refusal a 429 that says when to come again. After the last client the worker has to be as it was: no
+request that runs, no page in use, no socket more, and no memory that grew with requests.
 Exits with 1 where one of these does not hold.
 """
 
@@ -26,6 +27,8 @@ from tests.worker.running_worker import MODEL, RunningWorker, serving
 
 NO_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=50)
 """As many connections as clients; some are used again, some are closed."""
+PAGES = 8
+"""Of the clients; the others use OpenAI's API."""
 MOST_GROWTH = 48 * 2**20
 """Bytes that the worker may grow by between the first quarter and the end: buffers and caches that fill up once."""
 
@@ -41,7 +44,43 @@ class Clients:
 
     async def run(self, number: int) -> None:
         async with httpx.AsyncClient(base_url=self._worker.url, timeout=120, limits=NO_LIMITS) as http:
-            await asyncio.gather(*(self._client(http, random.Random(client)) for client in range(number)))
+            pages = min(PAGES, number // 2)
+            asking = [self._client(http, random.Random(client)) for client in range(number - pages)]
+            visiting = [self._page(http, random.Random(-1 - page)) for page in range(pages)]
+            await asyncio.gather(*asking, *visiting)
+
+    async def _page(self, http: httpx.AsyncClient, random: random.Random) -> None:
+        while time.monotonic() < self._end:
+            try:
+                await self._visit(http, random)
+            except httpx.HTTPError as error:
+                self.problems.append(f"a page: {type(error).__name__}: {error}")
+
+    async def _visit(self, http: httpx.AsyncClient, random: random.Random) -> None:
+        """A page that asks for rows, stops some of them, and leaves once all are answered or before."""
+        rows = random.randrange(1, 100)
+        row = {"prompt": "hello world " * random.randrange(1, 12), "max_tokens": 8, "ignore_eos": True}
+        jobs = [{"id": id, "method": "generate", "params": row} for id in range(rows)]
+        stopped = random.sample(range(rows), rows // 4)
+        aborts = [{"id": rows + id, "method": "abort", "params": {"id": id}} for id in stopped]
+        stays = random.random() < 0.5
+        async with http.stream("POST", "/v1/session") as stream:
+            events = (json.loads(line.removeprefix("data: ")) async for line in stream.aiter_lines() if line)
+            path = f"/v1/session/{(await anext(events))['session']}"
+            for calls in (jobs, aborts):
+                taken = await http.post(path, json={"calls": calls})
+                if taken.status_code != 204:
+                    self.problems.append(f"a page's calls were refused: {taken.text}")
+                    return
+            open_calls = {call["id"] for call in (*jobs, *aborts)}
+            async for replies in events:
+                ended = [reply for reply in replies if "event" not in reply]
+                self.problems += [f"a page's row failed: {reply}" for reply in ended if "error" in reply]
+                open_calls -= {reply["id"] for reply in ended}
+                if not open_calls or not stays:
+                    self.counts["pages answered" if not open_calls else "pages left"] += 1
+                    return
+        self.problems.append("a page's session ended before its rows")
 
     async def _client(self, http: httpx.AsyncClient, random: random.Random) -> None:
         while time.monotonic() < self._end:
