@@ -72,6 +72,7 @@ def test_with_splits_of_its_own_a_decode_is_cut_alike_whatever_the_batch() -> No
         for sequences in (1, 4, 5, 64)
     }
     assert [tile.splits for tile in tiles] == [8]
+    assert {tile.keys_ahead for tile in tiles} == {0}
 
 
 @pytest.mark.parametrize("storage", [HALF, INT8, INT4])

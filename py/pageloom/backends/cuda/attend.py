@@ -11,6 +11,8 @@ from pageloom.backends.cuda.cached import SEARCHED_AT_ONCE, Cached, Strides, pro
 from pageloom.backends.cuda.geometry import PAIRED_BYTES, Geometry, Parts, Tile, parts_of, power_of_two, value_parts
 from pageloom.backends.cuda.plans import Plan
 
+MOST_AHEAD = 128
+"""Keys of a split that a decode asks for before the kernel before it has ended."""
 MOST_NARROW = 2**31 - 1
 """Elements of a cache that offsets of 32 bits reach."""
 
@@ -105,10 +107,13 @@ class _Launch:
         geometry, call, get = self._geometry, self._call, self._call.inputs.get
         device = call.output.device
         units = (call.num_tokens if fused and geometry.lengths == "paged" else call.sequences) * geometry.kv_num_heads
+        is_uniform = call.num_tokens == call.sequences
         what = prologue(geometry)
         if not fused:
             what |= {"NORM": False, "ROTARY": "none", "ROTARY_DIM": 0, "ROTARY_OFFSET": 0}
         overlaps = overlaps_launches(device)
+        # After an append of its own there is nothing to overlap with, and of ragged rows none knows its sequence.
+        asks_ahead = overlaps and self._tile.keys_ahead > 0 and (is_uniform if fused else call.key is None)
         decode_kernel[(units * self._tile.splits,)](
             self._query, call.key, call.value, call.key_cache, call.value_cache, call.output, call.log_sum_exp,
             *self._workspace(units),
@@ -117,15 +122,16 @@ class _Launch:
             call.num_tokens, call.sequences, call.rows, call.limit, call.fixed_past, call.columns, call.num_blocks,
             call.cos_rows, *self._strides, call.kv_row, *self._cache_strides,
             geometry.scale, geometry.softcap, geometry.q_epsilon, geometry.k_epsilon, self._tile.splits,
-            geometry.kv_num_heads, geometry.window, geometry.block_shift,
+            geometry.kv_num_heads, geometry.window, geometry.block_shift, self._tile.keys_ahead, self._tile.keys_left,
             **what,
             **self._shapes(),
             WARPS=self._tile.num_warps,
             ALIKE=self._are_alike,
             BATCH_BLOCK=SEARCHED_AT_ONCE[call.sequences > SEARCHED_AT_ONCE[0]],
             FUSED=fused,
-            UNIFORM=call.num_tokens == call.sequences,
+            UNIFORM=is_uniform,
             OVERLAPS=overlaps,
+            MOST_AHEAD=MOST_AHEAD if asks_ahead else 0,
             **({"launch_pdl": True} if overlaps else {}),
         )  # fmt: skip
 

@@ -86,7 +86,8 @@ class Parts:
 class Tile:
     """The shape of an attention kernel's work: query rows and keys of a step, splits of the keys, rows that splits
     leave behind, and how a program is laid out; `by_warp` where each warp has keys of its own; `merged` splits are
-    loaded at a time when they are merged."""
+    loaded at a time when they are merged; `keys_ahead` of a split are asked for before the kernel before has ended,
+    which may be when `keys_left` are left of its own."""
 
     block_m: int
     block_n: int
@@ -96,6 +97,8 @@ class Tile:
     num_stages: int
     by_warp: bool = False
     merged: int = 1
+    keys_ahead: int = 0
+    keys_left: int = 0
 
 
 def power_of_two(number: int, least: int = 1) -> int:
@@ -127,6 +130,8 @@ DECODE_WIDTH = 256
 its registers."""
 LEAST_KEYS = 64
 """Of a split in a decode."""
+AT_ONCE = 2**30
+"""Keys that no split has."""
 MERGED_EACH = 4096
 """Numbers of splits' sums that the registers of a warp hold."""
 FEW_ROWS = 64
@@ -166,7 +171,10 @@ def tile_of(
     if few_rows and takes_decode(geometry, query_bound):
         units = sequences * geometry.kv_num_heads if splits is None else multiprocessors
         tile = _decode_tile(geometry, query_rows, units, kv_bound, multiprocessors)
-        return tile if splits is None else replace(tile, splits=splits_of(splits, 1, kv_bound, LEAST_KEYS))
+        if splits is not None:
+            # In a model the kernels before it let none start early, and to ask ahead would only take its time.
+            tile = replace(tile, splits=splits_of(splits, 1, kv_bound, LEAST_KEYS), keys_ahead=0)
+        return tile
     in_pairs = value_parts(geometry).count > 1 or geometry.key_storage.element == "int8"
     if query_rows <= FEW_ROWS:
         block_m = power_of_two(query_rows, 16)
@@ -196,19 +204,36 @@ def _width(geometry: Geometry) -> int:
 
 def _decode_tile(geometry: Geometry, query_rows: int, units: int, kv_bound: int, multiprocessors: int) -> Tile:
     """Where there are few units, two warps share a split, since many splits take long to merge; where there are many,
-    a warp by itself waits for none. Codes of 8 bits keep it busier, so that more of them run at once."""
+    a warp by itself waits for none. Codes of 8 bits keep it busier, so that more of them run at once.
+
+    Few units leave what the next kernel fetches early in the L2 cache. Many drive it out, and only the lengths and the
+    pages, which come with its first key, are worth it.
+    """
     rows = power_of_two(query_rows)
+    keys_ahead, keys_left = 1, AT_ONCE
     if _width(geometry) > 128:
         block_n, num_warps, num_stages, programs = 32, 2, 3, 2
     elif 4 * units < multiprocessors:
         block_n, num_warps, num_stages, programs = 64, 2, 3, 1
+        keys_ahead = keys_left = 64
     elif geometry.key_storage.element == geometry.value_storage.element == "int8":
         block_n, num_warps, num_stages, programs = 32, 1, 3, 4
     else:
         block_n, num_warps, num_stages, programs = 32, 1, 4, 2
     splits = splits_of(programs * multiprocessors, units, kv_bound, LEAST_KEYS)
     merged = _merged(rows, _width(geometry), num_warps)
-    return Tile(max(rows, 8), block_n, splits, rows, num_warps, num_stages, by_warp=True, merged=merged)
+    return Tile(
+        max(rows, 8),
+        block_n,
+        splits,
+        rows,
+        num_warps,
+        num_stages,
+        by_warp=True,
+        merged=merged,
+        keys_ahead=keys_ahead,
+        keys_left=keys_left,
+    )
 
 
 def _merged(rows: int, width: int, num_warps: int) -> int:

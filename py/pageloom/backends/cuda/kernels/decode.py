@@ -9,6 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from pageloom.backends.cuda.kernels.ahead import as_loaded, fetch_early, let_next_start
 from pageloom.backends.cuda.kernels.append import append_side, raw_side
 from pageloom.backends.cuda.kernels.finish import LOG2_E, conclude, key_range
 from pageloom.backends.cuda.kernels.parts import CODE_OFFSET, has_offset, load_parts, query_parts, raw_query
@@ -22,7 +23,7 @@ from pageloom.backends.cuda.kernels.rows import (
 
 STATIC = [
     "num_tokens", "batch", "rows", "limit", "fixed_past", "columns", "num_blocks", "cos_rows", "splits", "kv_heads",
-    "window", "block_shift",
+    "window", "block_shift", "keys_ahead", "keys_left",
 ]  # fmt: skip
 """Integers that no program is compiled apart for."""
 
@@ -33,7 +34,7 @@ def decode_kernel(
     starts, lengths, query_lengths, table, cos, sin, q_weight, k_weight, k_scale, v_scale, sinks,
     num_tokens, batch, rows, limit, fixed_past, columns, num_blocks, cos_rows,
     q_batch, q_row, q_head, o_batch, o_row, o_head, kv_row, k_block, k_row, k_head, v_block, v_row, v_head,
-    scale, softcap, q_epsilon, k_epsilon, splits, kv_heads, window, block_shift,
+    scale, softcap, q_epsilon, k_epsilon, splits, kv_heads, window, block_shift, keys_ahead, keys_left,
     GROUP: tl.constexpr, HEAD: tl.constexpr, VALUE_HEAD: tl.constexpr,
     K0: tl.constexpr, K1: tl.constexpr, K_PAIRED: tl.constexpr, V0: tl.constexpr, V_PARTS: tl.constexpr,
     V_PAIRED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WARPS: tl.constexpr, ROWS: tl.constexpr,
@@ -42,20 +43,30 @@ def decode_kernel(
     WINDOWED: tl.constexpr, SOFTCAP: tl.constexpr, SINK: tl.constexpr, K_KIND: tl.constexpr, V_KIND: tl.constexpr,
     K_SCALED: tl.constexpr, V_SCALED: tl.constexpr, RECIPROCAL: tl.constexpr, NORM: tl.constexpr, ROTARY: tl.constexpr,
     ROTARY_DIM: tl.constexpr, ROTARY_OFFSET: tl.constexpr, HAS_LOG_SUM_EXP: tl.constexpr, ASSEMBLY: tl.constexpr,
-    OVERLAPS: tl.constexpr,
+    OVERLAPS: tl.constexpr, MOST_AHEAD: tl.constexpr,
 ):  # fmt: skip
     """FUSED: each sequence has at most one new token, whose Q is prepared, and whose K and V are stored, here.
 
     ALIKE: K and V have the same strides, in elements as they are loaded. The grid is K/V heads (fastest), splits,
-    sequences (tokens if FUSED over pages).
+    sequences (tokens if FUSED over pages). OVERLAPS: `keys_ahead` are asked for before the kernel before has ended,
+    and the next may start when all splits have at most `keys_left`.
     """
-    await_predecessor(OVERLAPS)
     program = tl.program_id(0)
     head = program % kv_heads
     program = program // kv_heads
     split = program % splits
     sequence = program // splits
     unit = sequence * kv_heads + head
+
+    K_BYTES: tl.constexpr = HEAD * key_cache.dtype.element_ty.primitive_bitwidth // (16 if K_PAIRED == 4 else 8)
+    V_BYTES: tl.constexpr = VALUE_HEAD * value_cache.dtype.element_ty.primitive_bitwidth // (16 if V_PAIRED == 4 else 8)
+    if MOST_AHEAD > 0:
+        fetch_early(
+            as_loaded(key_cache, K_PAIRED), as_loaded(value_cache, V_PAIRED), lengths, table, sequence, split, splits,
+            keys_ahead, limit, columns, num_blocks, window, block_shift, k_block, k_row, head * k_head, v_block, v_row,
+            head * v_head, LENGTHS, PAGED, WIDE, WINDOWED, BLOCK_N, MOST_AHEAD, K_BYTES, V_BYTES,
+        )  # fmt: skip
+    await_predecessor(OVERLAPS)
 
     token_of_program = sequence
     if FUSED and LENGTHS == "paged" and not UNIFORM:
@@ -94,6 +105,14 @@ def decode_kernel(
     places = tl.arange(0, WARPS)[:, None] * EACH + tl.arange(0, EACH)[None, :]
     wanted = (low + places >= begin) & (low + places < high)
     pages = pages_of(table, owner, low + places, wanted, columns, block_shift, PAGED)
+    # What the split that appends, which has no less to do than others, and the last to merge would wait for.
+    if FUSED:
+        own = keys - 1
+        own_page = pages_of(table, owner, own, own >= 0, columns, block_shift, PAGED)
+    value_scale = 1.0
+    REST_SCALED: tl.constexpr = "none" if V_SCALED == "tensor" else V_SCALED
+    if V_SCALED == "tensor":
+        value_scale = tl.load(v_scale)
     DTYPE: tl.constexpr = output.dtype.element_ty
     angle = tl.minimum(tl.maximum(past, 0), cos_rows - 1)
     q0, q0_low, q1, q1_low, scale = query_parts(
@@ -118,10 +137,8 @@ def decode_kernel(
         if (keys > low) & (keys <= high):
             K_UNIT: tl.constexpr = 2 if K_PAIRED == 8 else 1
             V_UNIT: tl.constexpr = 2 if V_PAIRED == 8 else 1
-            own = keys - 1
-            page = pages_of(table, owner, own, own >= 0, columns, block_shift, PAGED)
-            k_own, there = rows_in_pages(page, owner, own, num_blocks, k_block, k_row, block_shift, PAGED, WIDE)
-            v_own, _ = rows_in_pages(page, owner, own, num_blocks, v_block, v_row, block_shift, PAGED, WIDE)
+            k_own, there = rows_in_pages(own_page, owner, own, num_blocks, k_block, k_row, block_shift, PAGED, WIDE)
+            v_own, _ = rows_in_pages(own_page, owner, own, num_blocks, v_block, v_row, block_shift, PAGED, WIDE)
             append_side(k_new, k_odd, key + offset, head + one, (one == 0) & there, key_cache, k_own * K_UNIT,
                         k_head * K_UNIT, k_weight, k_epsilon, cos, sin, angle, k_scale, HEAD, HEAD_BLOCK, K_KIND,
                         K_SCALED, RECIPROCAL, NORM, ROTARY, ROTARY_DIM, ROTARY_OFFSET)  # fmt: skip
@@ -136,6 +153,8 @@ def decode_kernel(
     acc0 = tl.zeros([WARPS, V0, BLOCK_M], tl.float32)
     acc1 = acc0
     for first in range(low, high, BLOCK_N):
+        if OVERLAPS:
+            let_next_start(high - first <= keys_left)
         positions = first + places
         k_rows, seen = rows_in_pages(pages, owner, positions, num_blocks, k_block, k_row, block_shift, PAGED, WIDE)
         k_rows += head * k_head
@@ -180,11 +199,13 @@ def decode_kernel(
     top_of_all = tl.max(top, 0)
     safe = tl.where(top_of_all == float("-inf"), 0.0, top_of_all)
     share = tl.exp2(top - safe[None, :])
+    total_of_all = tl.sum(total * share, 0)
+    share *= value_scale
     sum0 = tl.trans(tl.sum(acc0 * share[:, None, :], 0))
     sum1 = sum0
     if V_PARTS == 2:
         sum1 = tl.trans(tl.sum(acc1 * share[:, None, :], 0))
-    conclude(output, log_sum_exp, partials, statistics, counters, sum0, sum1, top_of_all, tl.sum(total * share, 0),
+    conclude(output, log_sum_exp, partials, statistics, counters, sum0, sum1, top_of_all, total_of_all,
              unit, split, splits, active, 0, head, owner, start, new, keys > 0, sinks, v_scale, o_batch, o_row, o_head,
-             kv_heads, GROUP, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, V_SCALED, SINK, HAS_LOG_SUM_EXP,
+             kv_heads, GROUP, HEAD, VALUE_HEAD, V0, V_PARTS, V_PAIRED, REST_SCALED, SINK, HAS_LOG_SUM_EXP,
              BLOCK_M, ROWS, MERGED)  # fmt: skip

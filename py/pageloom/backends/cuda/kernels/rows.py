@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.extra.cuda import gdc_wait
 
 
 @triton.jit
 def await_predecessor(OVERLAPS: tl.constexpr):
-    """Of a kernel that may start before the one before it ends (programmatic dependent launch): wait for all that this
-    has stored, and let the next kernel start."""
+    """Of a kernel that may start before the one before it ends (programmatic dependent launch): wait until that has
+    ended and all that it has stored can be read. Nothing else orders the two.
+    """
     if OVERLAPS:
         gdc_wait()
-        gdc_launch_dependents()
 
 
 @triton.jit
