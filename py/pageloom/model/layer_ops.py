@@ -116,6 +116,32 @@ class Logits:
 LayerOp = Embed | RmsNorm | Linear | GatedLinear | PagedAttention | SelectRows | Logits
 
 
+def matrix_names(op: LayerOp) -> tuple[str, ...]:
+    """The tensors of the one matrix that an operation multiplies with or looks up in; () for other operations."""
+    match op:
+        case Embed() | Logits():
+            return (op.weight,)
+        case Linear():
+            return op.weights
+        case GatedLinear():
+            return op.gate, op.up
+        case _:
+            return ()
+
+
+def vector_names(op: LayerOp) -> tuple[str, ...]:
+    """The gains and biases that an operation reads."""
+    match op:
+        case RmsNorm():
+            return (op.weight,)
+        case PagedAttention():
+            return tuple(name for name in (op.q_norm, op.k_norm) if name is not None)
+        case Linear():
+            return tuple(name for name in op.biases if name is not None)
+        case _:
+            return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """A whole decoder. `widths` gives the last dimension of every named value."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from pageloom.backends.cpu.options import Level
 from pageloom.errors import BadModelFile, OutOfMemory
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.gguf import TensorInfo, read_tensor
-from pageloom.model.layer_ops import Embed, GatedLinear, LayerOp, Linear, Logits, PagedAttention, RmsNorm
+from pageloom.model.layer_ops import matrix_names, vector_names
 from pageloom.model.source import RangedSource
 from pageloom.progress import OnProgress, Progress, ignore_progress
 
@@ -46,7 +46,7 @@ async def load_decoder_weights(
     Raises `BadModelFile` for numbers that are not finite, `OutOfMemory`, and what the source raises.
     """
     tensors, ops = description.gguf.tensors, description.decoder.ops
-    names = list(dict.fromkeys(name for op in ops for name in _matrices(op)))
+    names = list(dict.fromkeys(name for op in ops for name in matrix_names(op)))
     total = sum(tensors[name].size for name in names)
     done = 0
 
@@ -58,7 +58,8 @@ async def load_decoder_weights(
     try:
         matrices = {name: await _load_matrix(source, tensors[name], level, on_bytes) for name in names}
         vectors = {
-            name: await _load_vector(source, tensors[name]) for name in {name for op in ops for name in _vectors(op)}
+            name: await _load_vector(source, tensors[name])
+            for name in {name for op in ops for name in vector_names(op)}
         }
     except MemoryError as error:
         raise OutOfMemory(f"the weights take {total} bytes, which this machine has no memory for") from error
@@ -95,28 +96,3 @@ def _not_finite(tensor: TensorInfo) -> BadModelFile:
         f"{tensor.name} holds a number that is not finite; the file is damaged: fetch or convert it again",
         param=tensor.name,
     )
-
-
-def _matrices(op: LayerOp) -> Iterator[str]:
-    match op:
-        case Embed() | Logits():
-            yield op.weight
-        case Linear():
-            yield from op.weights
-        case GatedLinear():
-            yield op.gate
-            yield op.up
-        case _:
-            pass
-
-
-def _vectors(op: LayerOp) -> Iterator[str]:
-    match op:
-        case RmsNorm():
-            yield op.weight
-        case PagedAttention():
-            yield from (name for name in (op.q_norm, op.k_norm) if name is not None)
-        case Linear():
-            yield from (name for name in op.biases if name is not None)
-        case _:
-            pass

@@ -21,7 +21,7 @@ from pageloom.backends.cuda.model import kernels
 from pageloom.backends.cuda.model.candidates import find_best, find_candidates
 from pageloom.backends.cuda.model.products import gated_linear, linear
 from pageloom.backends.cuda.model.step_buffers import StepBuffers
-from pageloom.backends.cuda.model.weights import DecoderWeights, matrix_names
+from pageloom.backends.cuda.model.weights import DecoderWeights
 from pageloom.backends.cuda.operators import CudaOperators
 from pageloom.backends.cuda.tiers import Tier
 from pageloom.engine.batch import RunnerLimits
@@ -36,6 +36,7 @@ from pageloom.model.layer_ops import (
     RmsNorm,
     Rope,
     SelectRows,
+    matrix_names,
 )
 
 

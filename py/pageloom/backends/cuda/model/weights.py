@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from gguf.quants import dequantize
 from pageloom.errors import BadModelFile
 from pageloom.model.decoder import ModelDescription
 from pageloom.model.gguf import TensorInfo
-from pageloom.model.layer_ops import Embed, GatedLinear, LayerOp, Linear, Logits, PagedAttention, RmsNorm
+from pageloom.model.layer_ops import Linear, matrix_names, vector_names
 from pageloom.model.source import RangedSource
 from pageloom.progress import OnProgress, Progress, ignore_progress
 
@@ -57,7 +57,7 @@ async def load_decoder_weights(
     """
     tensors, ops = description.gguf.tensors, description.decoder.ops
     matrices = list(dict.fromkeys(names for op in ops if (names := matrix_names(op))))
-    vectors = list(dict.fromkeys(name for op in ops for name in _vectors(op)))
+    vectors = list(dict.fromkeys(name for op in ops for name in vector_names(op)))
     with_biases = [op for op in ops if isinstance(op, Linear) and any(op.biases)]
     total = sum(tensors[name].size for names in [*matrices, vectors] for name in names)
     done = 0
@@ -91,31 +91,6 @@ async def load_decoder_weights(
     return DecoderWeights(
         {names: await matrix(names) for names in matrices}, {op.weights: bias(op) for op in with_biases}, held
     )
-
-
-def matrix_names(op: LayerOp) -> Names:
-    """The parts of the one matrix that an operation multiplies with or looks up in; () for other operations."""
-    match op:
-        case Embed() | Logits():
-            return (op.weight,)
-        case Linear():
-            return op.weights
-        case GatedLinear():
-            return op.gate, op.up
-        case _:
-            return ()
-
-
-def _vectors(op: LayerOp) -> Iterator[str]:
-    match op:
-        case RmsNorm():
-            yield op.weight
-        case PagedAttention():
-            yield from (name for name in (op.q_norm, op.k_norm) if name is not None)
-        case Linear():
-            yield from (name for name in op.biases if name is not None)
-        case _:
-            pass
 
 
 async def _read(
