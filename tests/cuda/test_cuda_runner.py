@@ -19,7 +19,7 @@ pytest.importorskip("gguf", reason="gguf is not installed: pip install 'pageloom
 
 import pageloom  # noqa: E402
 from pageloom.engine.batch import LogitAdjustment, StepBatch  # noqa: E402
-from pageloom.engine.core import EngineConfig  # noqa: E402
+from pageloom.engine.config import EngineConfig  # noqa: E402
 from pageloom.engine.runner_settings import RunnerSettings  # noqa: E402
 from pageloom.errors import BadModelFile, CapacityExceeded, DeviceLost, InvalidArgument, NotSupported  # noqa: E402
 from pageloom.language_model import LanguageModel  # noqa: E402

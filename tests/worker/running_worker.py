@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -86,7 +87,7 @@ def serving(model: Path, folder: Path, *options: str, backend: str = "webgpu") -
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=environment_with("swiftshader", "lavapipe"),
+            env=dict(os.environ) if backend == "cuda" else environment_with("swiftshader", "lavapipe"),
         )
     try:
         assert process.stdout is not None
