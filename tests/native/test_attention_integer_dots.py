@@ -3,142 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from codes_case import BLOCK, LENGTHS, assert_within, attended, codes_of
 from operator_kit import CASES, assert_case_passes
-from paged_case import fetch, filled, run, step_words
 
-from pageloom.attention.numerics.softmax import attend, head_groups
 from pageloom.backends.webgpu.device import Device, DeviceInfo
 from pageloom.backends.webgpu.native import NativeDevice
 from pageloom.backends.webgpu.operators import WebGpuOperators
-from pageloom.backends.webgpu.programs.attention import plan_attention
-from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket
-from pageloom.backends.webgpu.programs.attention_decode import (
-    OF_CODES,
-    decode_tile,
-    partials_bytes,
-    why_not_integer_dots,
-)
-from pageloom.backends.webgpu.programs.attention_form import AttentionBuffers, AttentionForm
-from pageloom.backends.webgpu.programs.attention_tiles import query_tile_tokens
+from pageloom.backends.webgpu.programs.attention_decode import OF_CODES, decode_tile, why_not_integer_dots
+from pageloom.backends.webgpu.programs.attention_form import AttentionForm
 from pageloom.backends.webgpu.programs.elements import ElementKind
-from pageloom.engine.batch import StepBatch
-
-BLOCK = 16
-LENGTHS = (1, 2, 8, 9, 63, 64, 65, 130, 1030)
-CODES = {"int8": 128, "int4": 8}
-HALF_UNIT = 1 / 65278
-"""Half of the unit of an integer of 16 bits, two signed bytes, by the largest."""
-
-
-@dataclass(frozen=True)
-class Codes:
-    """Sequences of `lengths` keys whose last is new, over shuffled blocks of codes; all other slots hold the extremes.
-
-    `query` is float32 `[sequences, num_heads, head_size]`, with scale; codes are int8 `[blocks, 16, kv_heads, size]`.
-    """
-
-    form: AttentionForm
-    lengths: tuple[int, ...]
-    table: np.ndarray
-    query: np.ndarray
-    keys: np.ndarray
-    values: np.ndarray
-
-    def alone(self, sequence: int) -> Codes:
-        one = slice(sequence, sequence + 1)
-        return replace(self, lengths=self.lengths[one], table=self.table[one], query=self.query[one])
-
-    def expected(self) -> tuple[np.ndarray, np.ndarray]:
-        """Attention in float64, and how far a row may be from it: by the roundings of the query and of the weights to
-        16 bits, and beside them those of float32 and of the output."""
-        form = self.form
-        outputs, budgets = np.zeros(self.query.shape), np.zeros((*self.query.shape[:2], 1))
-        for sequence, length in enumerate(self.lengths):
-            blocks, offsets = self.table[sequence][np.arange(length) // BLOCK], np.arange(length) % BLOCK
-            keys, values = (
-                codes[blocks, offsets].astype(np.float64).swapaxes(0, 1)[:, None] for codes in (self.keys, self.values)
-            )
-            query = head_groups(form.kv_num_heads, self.query[sequence, :, None].astype(np.float64))
-            attended = attend(query, keys, values, np.ones((1, 1, 1, length), bool), scale=1.0)
-            of_key = HALF_UNIT * np.abs(query).max(-1) * np.abs(keys).sum(-1).max(-1, keepdims=True)
-            relative = np.expm1(2 * of_key) + OF_CODES.keys_per_step * HALF_UNIT + 2.0**-11
-            largest = np.abs(values).max(axis=(-1, -2), keepdims=True)[..., 0]
-            outputs[sequence] = attended.output.reshape(form.num_heads, -1)
-            budgets[sequence] = (relative * largest + 1e-3 * 2.0**-11).reshape(form.num_heads, 1)
-        return outputs, budgets
-
-
-def codes_of(
-    key_kind: ElementKind, value_kind: ElementKind, *, heads: tuple[int, int] = (4, 1), query_scale: float = 1.0
-) -> Codes:
-    rng = np.random.default_rng(0)
-    num_heads, kv_num_heads = heads
-    size = 64
-    form = AttentionForm(
-        num_heads=num_heads,
-        kv_num_heads=kv_num_heads,
-        head_size=size,
-        v_head_size=size,
-        block_size=BLOCK,
-        key_kind=key_kind,
-        value_kind=value_kind,
-        output_kind="packed_f16",
-    )
-    needed = [-(-length // BLOCK) for length in LENGTHS]
-    free = rng.permutation(sum(needed)).tolist()
-    table = np.full((len(LENGTHS), max(needed)), -1)
-    shape = (sum(needed), BLOCK, kv_num_heads, size)
-    keys, values = (np.full(shape, -CODES[kind], np.int8) for kind in (key_kind, value_kind))
-    for sequence, length in enumerate(LENGTHS):
-        table[sequence, : needed[sequence]] = [free.pop() for _ in range(needed[sequence])]
-        at = table[sequence][np.arange(length) // BLOCK], np.arange(length) % BLOCK
-        for codes, kind in ((keys, key_kind), (values, value_kind)):
-            codes[at] = rng.integers(-CODES[kind], CODES[kind], (length, *shape[2:]))
-    query = rng.standard_normal((len(LENGTHS), num_heads, size)) * query_scale / CODES[key_kind] / size**0.5
-    return Codes(form, LENGTHS, table, query.astype(np.float32), keys, values)
-
-
-def stored(codes: np.ndarray, kind: str) -> np.ndarray:
-    """As the cache has them: a nibble of int4 is the code + 8, the even channel's the lower one."""
-    if kind == "int8":
-        return codes
-    nibbles = (codes + 8).astype(np.uint8)
-    return nibbles[..., ::2] | (nibbles[..., 1::2] << 4)
-
-
-async def attended(device: Device, case: Codes, *, max_sequences: int | None = None) -> np.ndarray:
-    """The kernel's output, float16 `[sequences, num_heads, head_size]`."""
-    form, count = case.form, len(case.lengths)
-    batch = StepBatch(
-        input_ids=(0,) * count,
-        feed_rows=(-1,) * count,
-        cumulative_sequence_length=tuple(range(count + 1)),
-        past_seqlens=tuple(length - 1 for length in case.lengths),
-        block_table=tuple(map(tuple, case.table.tolist())),
-        logits_rows=(),
-    )
-    bucket = AttentionBucket(count, max_sequences or count, 1, 2048)
-    partials = partials_bytes(form, device.info, bucket.max_sequences, bucket.max_kv_len)
-    output = np.full(case.query.shape, np.nan, np.float16)
-    buffers = AttentionBuffers(
-        query=filled(device, case.query),
-        key_cache=filled(device, stored(case.keys, form.key_kind)),
-        value_cache=filled(device, stored(case.values, form.value_kind)),
-        output=filled(device, output),
-        step=filled(device, step_words(batch, block_size=BLOCK, tile_tokens=query_tile_tokens(form))),
-        partials=filled(device, np.full(partials // 4, np.nan, np.float32)),
-    )
-    planned = plan_attention(device.info, form, buffers, bucket=bucket, variant="gpu")
-    await run(device, planned)
-    result = await fetch(device, buffers.output, output)
-    for buffer in {id(buffer): buffer for one in planned for buffer in one.buffers}.values():
-        buffer.destroy()
-    return result
 
 
 def dots(info: DeviceInfo, form: AttentionForm) -> tuple[Any, Any]:
@@ -146,30 +23,24 @@ def dots(info: DeviceInfo, form: AttentionForm) -> tuple[Any, Any]:
     return own["key_dots"], own["value_dots"]
 
 
-def assert_within(case: Codes, actual: np.ndarray) -> None:
-    expected, budget = case.expected()
-    excess = np.abs(actual - expected) - budget
-    assert (excess <= 0).all(), f"{(~(excess <= 0)).sum()} of {excess.size} elements are off, by up to {excess.max()}"
-
-
 @pytest.mark.parametrize(("key_kind", "value_kind"), [("int8", "int8"), ("int4", "int4")])
 @pytest.mark.parametrize("query_scale", [1.0, 30.0], ids=["even", "peaked"])
 async def test_codes_give_what_their_numbers_give(
     device: Device, key_kind: ElementKind, value_kind: ElementKind, query_scale: float
 ) -> None:
-    case = codes_of(key_kind, value_kind, query_scale=query_scale)
+    case = codes_of(key_kind, value_kind, keys_per_step=OF_CODES.keys_per_step, query_scale=query_scale)
     assert dots(device.info, case.form) == (True, True)
     assert_within(case, await attended(device, case))
 
 
 @pytest.mark.parametrize("heads", [(2, 1), (1, 1)])
 async def test_any_group_of_heads(device: Device, heads: tuple[int, int]) -> None:
-    case = codes_of("int8", "int4", heads=heads)
+    case = codes_of("int8", "int4", keys_per_step=OF_CODES.keys_per_step, heads=heads)
     assert_within(case, await attended(device, case))
 
 
 async def test_many_small_weights_beside_a_large_one_are_not_lost(device: Device) -> None:
-    case = codes_of("int8", "int8")
+    case = codes_of("int8", "int8", keys_per_step=OF_CODES.keys_per_step)
     key = case.lengths[-1] - 1
     case.keys[case.table[-1, key // BLOCK], key % BLOCK] = 127
     case.keys[case.table[-1][np.arange(key) // BLOCK], np.arange(key) % BLOCK] = 0
@@ -184,13 +55,13 @@ async def test_many_small_weights_beside_a_large_one_are_not_lost(device: Device
 
 
 async def test_a_query_of_zeros_weighs_all_keys_alike(device: Device) -> None:
-    case = codes_of("int8", "int8")
+    case = codes_of("int8", "int8", keys_per_step=OF_CODES.keys_per_step)
     case.query[:] = 0
     assert_within(case, await attended(device, case))
 
 
 async def test_a_token_gets_the_same_bits_alone_and_in_a_batch(device: Device) -> None:
-    case = codes_of("int8", "int8")
+    case = codes_of("int8", "int8", keys_per_step=OF_CODES.keys_per_step)
     together = await attended(device, case)
     for sequence in (4, len(LENGTHS) - 1):
         for max_sequences in (1, 64):
@@ -202,7 +73,7 @@ async def test_without_the_feature_codes_become_numbers_first(
     limited_device: Callable[..., Awaitable[NativeDevice]],
 ) -> None:
     plain = await limited_device(without_features=("packed_4x8_integer_dot_product",))
-    case = codes_of("int8", "int8")
+    case = codes_of("int8", "int8", keys_per_step=OF_CODES.keys_per_step)
     assert why_not_integer_dots(case.form, plain.info) == "the device lacks packed_4x8_integer_dot_product"
     assert dots(plain.info, case.form) == (False, False)
     assert_within(case, await attended(plain, case))

@@ -5,12 +5,12 @@
  * Loading this file touches nothing of the browser's; it serves a page and a worker alike.
  */
 
-import { chooseAdapter, describeAdapter, limitsOf } from './gpu_adapter.js';
+import { chooseAdapter, describeAdapter, limitsOf, SUBGROUP_MATRICES } from './gpu_adapter.js';
 import { GpuError } from './gpu_error.js';
 import { Recording } from './recording.js';
 import { StagingPool } from './staging.js';
 
-const USEFUL_FEATURES = ['shader-f16', 'subgroups', 'timestamp-query'];
+const USEFUL_FEATURES = ['shader-f16', 'subgroups', 'timestamp-query', SUBGROUP_MATRICES];
 const UPLOAD_CHUNK = 4 * 1024 * 1024;
 
 /**

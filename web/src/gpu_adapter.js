@@ -2,6 +2,8 @@
 
 import { GpuError } from './gpu_error.js';
 
+/** Products of matrices within subgroups: browsers have them with `--enable-unsafe-webgpu`. */
+export const SUBGROUP_MATRICES = 'chromium-experimental-subgroup-matrix';
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|\bwarp\b|basic render/i;
 
 /**
@@ -38,6 +40,7 @@ export function adapterClass(info) {
  * @param {Record<string, number>} limits
  */
 export function describeAdapter(info, features, limits) {
+  const matrices = features.has(SUBGROUP_MATRICES) ? /** @type {any} */ (info).subgroupMatrixConfigs : [];
   return {
     vendor: info.vendor,
     architecture: info.architecture,
@@ -46,6 +49,14 @@ export function describeAdapter(info, features, limits) {
     features: [...features],
     limits,
     subgroupMinSize: features.has('subgroups') ? info.subgroupMinSize : 0,
+    subgroupMaxSize: features.has('subgroups') ? info.subgroupMaxSize : 0,
+    matrixShapes: Array.from(matrices, ({ componentType, resultComponentType, M, N, K }) => [
+      componentType,
+      resultComponentType,
+      M,
+      N,
+      K,
+    ]),
     languageFeatures: [...navigator.gpu.wgslLanguageFeatures],
   };
 }

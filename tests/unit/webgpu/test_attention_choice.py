@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
-from pageloom.backends.webgpu.device import INTEGER_DOTS, DeviceInfo
+from pageloom.backends.webgpu.device import BYTE_MATRICES, INTEGER_DOTS, SUBGROUP_MATRICES, DeviceInfo
 from pageloom.backends.webgpu.programs.attention_check import check_attention, decoder_form
 from pageloom.backends.webgpu.programs.attention_choice import AttentionBucket, choose_attention, gpu_needs
 from pageloom.backends.webgpu.programs.attention_decode import (
     OF_CODES,
     OF_FLOATS,
-    SHORT_LENGTH,
     SubgroupsCut,
     decode_tile,
+    decodes_without,
     why_not_integer_dots,
     why_not_subgroups,
 )
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm
+from pageloom.backends.webgpu.programs.attention_matrices import why_not_matrices
+from pageloom.backends.webgpu.programs.decode_tile import SHORT_LENGTH
 from pageloom.backends.webgpu.programs.elements import ElementKind
 from pageloom.errors import InvalidArgument, NotSupported
 from pageloom.model.layer_ops import PagedAttention, Rope
@@ -37,6 +40,13 @@ LIMITS = {
 GPU = DeviceInfo("acme", "plain", "Acme", "browser", "gpu", frozenset(), LIMITS)
 WITH_SUBGROUPS = dataclasses.replace(GPU, features=frozenset({"subgroups"}), subgroup_min_size=32)
 WITH_INTEGER_DOTS = dataclasses.replace(WITH_SUBGROUPS, language_features=frozenset({INTEGER_DOTS}))
+WITH_MATRICES = dataclasses.replace(
+    WITH_INTEGER_DOTS,
+    features=frozenset({"subgroups", SUBGROUP_MATRICES}),
+    limits={**LIMITS, "maxComputeWorkgroupStorageSize": 49152},
+    subgroup_max_size=32,
+    matrix_shapes=frozenset({BYTE_MATRICES}),
+)
 SMOLLM2 = PagedAttention(0, "qkv", "out", 9, 3, 64, 0.125, None)
 BUCKET = AttentionBucket(max_tokens=256, max_sequences=16, max_query_len=256, max_kv_len=2048)
 
@@ -175,6 +185,44 @@ def test_decodes_are_cut_for_codes_only_where_keys_and_values_are_codes(
     teams = cut.workgroup_size // int(tile.own["lanes"])
     for split in (tile.short_split, tile.long_split):
         assert split % (teams * cut.keys_per_step) == 0  # a split is a number of whole steps
+
+
+@pytest.mark.parametrize(
+    ("change", "device", "reason"),
+    [
+        ({}, {}, None),
+        ({"head_size": 64, "v_head_size": 64, "block_size": 32, "window": 100, "softcap": 5.0}, {}, None),
+        ({}, {"features": frozenset({"subgroups"})}, "the device lacks chromium-experimental-subgroup-matrix"),
+        ({}, {"matrix_shapes": frozenset({("f16", "f32", 16, 8, 16)})}, "16 x 32 by 32 x 8 signed bytes"),
+        ({}, {"subgroup_min_size": 16}, "subgroups have 16 to 32 threads"),
+        (
+            {},
+            {"limits": {**LIMITS, "maxComputeWorkgroupStorageSize": 16384}},
+            "maxComputeWorkgroupStorageSize is 16384",
+        ),
+        ({"value_kind": "int4"}, {}, "K is int8 and V int4"),
+        ({"output_kind": "f32"}, {}, "not as exact as an output in float32"),
+        ({"num_heads": 16}, {}, None),
+        ({"num_heads": 8}, {}, "a KV head has one query head"),
+        ({"head_size": 96, "v_head_size": 96}, {}, "head size 96; it must be 64 or 128"),
+    ],
+)
+def test_int8_is_met_by_products_of_matrices_where_they_fit(
+    change: dict[str, Any], device: dict[str, Any], reason: str | None
+) -> None:
+    op = dataclasses.replace(SMOLLM2, num_heads=32, kv_num_heads=8, head_size=128)
+    form = dataclasses.replace(
+        form_of(op), **({"key_kind": "int8", "value_kind": "int8", "output_kind": "packed_f16"} | change)
+    )
+    info = dataclasses.replace(WITH_MATRICES, **device)
+    found = why_not_matrices(form, info)
+    assert reason in found if reason and found else found is reason
+    assert decodes_without(form, info).get("matrices of bytes") == found
+    assert (decode_tile(form, info).template == "paged_attention/decode_matrices.wgsl.j2") == (reason is None)
+
+
+def test_a_float_cache_is_not_told_of_matrices_of_bytes() -> None:
+    assert decodes_without(form_of(SMOLLM2), WITH_SUBGROUPS) == {}
 
 
 def test_a_large_batch_gives_a_workgroup_several_splits_and_a_small_one_does_not() -> None:

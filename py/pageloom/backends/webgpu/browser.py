@@ -105,6 +105,8 @@ def device_info(described: Any) -> DeviceInfo:
         features=frozenset(info["features"]),
         limits=info["limits"],
         subgroup_min_size=info["subgroupMinSize"],
+        subgroup_max_size=info["subgroupMaxSize"],
+        matrix_shapes=frozenset(tuple(shape) for shape in info["matrixShapes"]),
         language_features=frozenset(info["languageFeatures"]),
     )
 

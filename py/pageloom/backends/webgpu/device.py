@@ -12,6 +12,11 @@ from pageloom.model.source import RangedSource
 
 AdapterClass = Literal["software", "gpu"]
 INTEGER_DOTS = "packed_4x8_integer_dot_product"
+SUBGROUP_MATRICES = "chromium-experimental-subgroup-matrix"
+
+MatrixShape = tuple[str, str, int, int, int]
+"""Of a product of matrices within a subgroup: the types of its factors and of its result, and M, N and K."""
+BYTE_MATRICES: MatrixShape = ("i8", "i32", 16, 8, 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,10 @@ class DeviceInfo:
     limits: Mapping[str, int]
     subgroup_min_size: int = 0
     """Threads of the smallest subgroup that a shader may run in; 0 without the feature."""
+    subgroup_max_size: int = 0
+    """Threads of the largest; 0 without the feature."""
+    matrix_shapes: frozenset[MatrixShape] = frozenset()
+    """The products of matrices within subgroups; none without the feature."""
     language_features: frozenset[str] = frozenset()
     """The extensions of WGSL that shaders may require, by their names there."""
     subgroups_refused: str = ""

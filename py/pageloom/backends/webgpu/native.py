@@ -11,6 +11,7 @@ from typing import Any
 
 from pageloom.backends.webgpu import native_drivers
 from pageloom.backends.webgpu.device import (
+    SUBGROUP_MATRICES,
     AdapterClass,
     Buffer,
     Copy,
@@ -25,7 +26,8 @@ from pageloom.backends.webgpu.native_adapters import (
     check_limits,
     choose_adapter,
     language_features,
-    subgroup_min_size,
+    matrix_shapes,
+    subgroup_sizes,
     webgpu_limits,
 )
 from pageloom.backends.webgpu.native_commands import (
@@ -42,7 +44,7 @@ from pageloom.backends.webgpu.thread_order import usable_info
 from pageloom.errors import DeviceError, DeviceLost, InvalidArgument, NotSupported, OutOfMemory
 from pageloom.model.source import RangedSource
 
-USEFUL_FEATURES = frozenset({"shader-f16", "subgroups", "timestamp-query"})
+USEFUL_FEATURES = frozenset({"shader-f16", "subgroups", "timestamp-query", SUBGROUP_MATRICES})
 UPLOAD_CHUNK = 8 * 2**20
 
 
@@ -252,6 +254,7 @@ async def open_native_device(
     except ImportError as error:
         raise NotSupported("native WebGPU needs the package wgpudawn: pip install 'pageloom[native]'") from error
 
+    native_drivers.allow_experimental_features()
     chosen = choose_adapter(wgpu.gpu.enumerate_adapters_sync(), prefer, adapter)
     offered, lowered = webgpu_limits(chosen.limits), dict(limits or {})
     check_limits(lowered, offered)
@@ -261,6 +264,7 @@ async def open_native_device(
     handle = await asyncio.to_thread(
         chosen.request_device_sync, required_features=features, required_limits={**offered, **lowered}
     )
+    smallest, largest = subgroup_sizes(chosen) if "subgroups" in handle.features else (0, 0)
     info = DeviceInfo(
         vendor=chosen.info["vendor"],
         architecture=chosen.info["architecture"],
@@ -269,7 +273,9 @@ async def open_native_device(
         adapter_class=adapter_class(chosen),
         features=frozenset(handle.features),
         limits={**webgpu_limits(handle.limits), **lowered},
-        subgroup_min_size=subgroup_min_size(chosen) if "subgroups" in handle.features else 0,
+        subgroup_min_size=smallest,
+        subgroup_max_size=largest,
+        matrix_shapes=matrix_shapes(chosen) if SUBGROUP_MATRICES in handle.features else frozenset(),
         language_features=language_features() - set(without_features),
     )
     device = NativeDevice(wgpu, handle, info)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pageloom.backends.webgpu.device import INTEGER_DOTS, AdapterClass
+from pageloom.backends.webgpu.device import INTEGER_DOTS, AdapterClass, MatrixShape
 from pageloom.errors import InvalidArgument, NotSupported
 
 # From most to least wanted. Dawn does not know what kind some GPUs are of.
@@ -48,16 +48,24 @@ def webgpu_limits(limits: Mapping[str, int]) -> dict[str, int]:
     return {renamed(name): value for name, value in limits.items()}
 
 
-def subgroup_min_size(adapter: Any) -> int:
-    """Threads of the smallest subgroup of this adapter."""
-    # The package's own `info` has WebGPU's default, 4, for every adapter; Dawn knows better.
+def subgroup_sizes(adapter: Any) -> tuple[int, int]:
+    """Threads of the smallest and of the largest subgroup of this adapter."""
+    # The package's own `info` has WebGPU's defaults for every adapter; Dawn knows better.
     from wgpudawn.backends.dawn._ffi import ffi, lib  # noqa: PLC0415 - optional
 
     info = ffi.new("WGPUAdapterInfo *")
     lib.wgpuAdapterGetInfo(adapter._internal, info)
-    size = int(info.subgroupMinSize)
+    sizes = int(info.subgroupMinSize), int(info.subgroupMaxSize)
     lib.wgpuAdapterInfoFreeMembers(info[0])
-    return size
+    return sizes
+
+
+def matrix_shapes(adapter: Any) -> frozenset[MatrixShape]:
+    """The products of matrices that subgroups of this adapter compute."""
+    from wgpudawn.backends.dawn.extras import get_adapter_properties  # noqa: PLC0415 - optional
+
+    configs = get_adapter_properties(adapter).get("subgroup_matrix_configs", ())
+    return frozenset((c["component_type"], c["result_component_type"], c["m"], c["n"], c["k"]) for c in configs)
 
 
 def language_features() -> frozenset[str]:

@@ -2,6 +2,8 @@
 
 Chromium and Chrome ship SwiftShader, a Vulkan driver that runs on the CPU. The Vulkan loader does not know of it, so
 its manifest is handed over in `VK_ADD_DRIVER_FILES`, next to whatever drivers the system has.
+
+And which of Dawn's features are asked for: products of matrices are an experimental one.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 MANIFEST = "vk_swiftshader_icd.json"
+EXPERIMENTAL_VARIABLE = "PAGELOOM_WEBGPU_EXPERIMENTAL"
 BROWSER_FOLDERS = (
     "/usr/lib/chromium",
     "/usr/lib/chromium-browser",
@@ -49,3 +53,16 @@ def prepare_environment() -> None:
     manifest = find_swiftshader(browser_folders())
     if manifest is not None:
         os.environ["VK_ADD_DRIVER_FILES"] = str(manifest)
+
+
+def allow_experimental_features() -> None:
+    """Have Dawn offer its experimental features; call before the first adapter is asked for.
+
+    Dawn holds them back from web pages, whose shaders are anybody's; those that run here are the project's own. Does
+    nothing where the variable `PAGELOOM_WEBGPU_EXPERIMENTAL` is 0, and where the process has used Dawn before.
+    """
+    from wgpudawn.backends.dawn.extras import set_instance_extras  # noqa: PLC0415 - optional
+
+    if os.environ.get(EXPERIMENTAL_VARIABLE) != "0":
+        with suppress(RuntimeError):
+            set_instance_extras(enable_toggles=["allow_unsafe_apis"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pageloom.backends.webgpu import templates
-from pageloom.backends.webgpu.device import Device, DeviceInfo, Dispatch
+from pageloom.backends.webgpu.device import SUBGROUP_MATRICES, Device, DeviceInfo, Dispatch
 from pageloom.backends.webgpu.program import ProgramKey
 from pageloom.errors import DeviceError, DeviceLost
 
@@ -32,8 +32,10 @@ async def usable_info(device: Device) -> DeviceInfo:
         refused = f"the driver fails at exchanges within subgroups: {error.message}"
     return replace(
         device.info,
-        features=device.info.features - {"subgroups"},
+        features=device.info.features - {"subgroups", SUBGROUP_MATRICES},
         subgroup_min_size=0,
+        subgroup_max_size=0,
+        matrix_shapes=frozenset(),
         subgroups_refused=refused,
     )
 

@@ -23,7 +23,7 @@ TIERS: tuple[Tier, ...] = ("direct-gpu", "direct-software", "gather-then-flash")
 @dataclass(frozen=True, slots=True)
 class WebGpuExplanation(Explanation[Tier]):
     """Besides the tier: what decodes of direct-gpu do without that would make them faster ("subgroups", or within
-    these "integer dots"), and why."""
+    these "matrices of bytes" and "integer dots"), and why."""
 
     decodes_without: Mapping[str, str] = field(default_factory=dict)
 

@@ -62,7 +62,7 @@ def _decode(
     splits = tile.splits(form, bucket.max_kv_len)
     key = ProgramKey.of(
         tile.template,
-        **form.parameters("causal", "latent", "v_head_size"),
+        **form.parameters("causal", "latent", "v_head_size", *tile.left_out),
         **tile.own,
         num_splits=splits,
         heads_per_group=tile.heads_per_group,

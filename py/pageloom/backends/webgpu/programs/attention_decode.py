@@ -1,23 +1,18 @@
-"""Which decode program runs and how it cuts its work: pure arithmetic of splits, and of what a workgroup holds.
-
-A split is a run of keys that one workgroup attends to at a time; splits are joined by a second program. Their size
-depends on the sequence alone, so a token's result does not depend on the batch or the bucket.
-"""
+"""Which decode program runs and how it cuts its work: pure arithmetic of what a workgroup holds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pageloom.backends.webgpu.device import INTEGER_DOTS, DeviceInfo
-from pageloom.backends.webgpu.program import ParameterValue
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm
+from pageloom.backends.webgpu.programs.attention_matrices import matrices_tile, why_not_matrices
 from pageloom.backends.webgpu.programs.attention_tiles import even_parts, wide_groups, workgroup_memory
+from pageloom.backends.webgpu.programs.decode_tile import HEADS, SHORT_LENGTH, DecodeTile
 
 WORKGROUP = 256
 LANES = 4
 """Threads that share the score of a key."""
-HEADS = 4
-"""Query heads that a workgroup serves at most: its sums stay in registers."""
 STATISTICS = 16
 """Threads that share a maximum or a total."""
 PREFETCHED = 8
@@ -29,7 +24,6 @@ MAX_LOADS = 2
 """Loads of a K or V row by one thread: the query and the sums of as many channels stay in registers."""
 INTEGER_CODES = ("int8", "int4")
 """Kinds of cache that can be met by products of bytes."""
-SHORT_LENGTH = 1024
 FULL_GRID = 2**15
 """Threads that keep a large GPU busy: more of them would each start anew where one could go on."""
 
@@ -50,50 +44,10 @@ OF_CODES = SubgroupsCut(workgroup_size=64, keys_per_step=16, short_split=64, lon
 """Where K and V are int8 or int4: rows are short, so more of them are on their way at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeTile:
-    """A decode workgroup: a split of the keys, or a run of splits, for up to `heads_per_group` heads of one KV head."""
-
-    template: str
-    heads_per_group: int
-    workgroup_size: int
-    workgroup_bytes: int
-    short_split: int
-    long_split: int
-    own: dict[str, ParameterValue] = field(default_factory=dict)
-    """Template parameters of this program alone."""
-    takes_runs: bool = False
-
-    def parts(self, form: AttentionForm) -> int:
-        """Workgroups that share the query heads of one KV head."""
-        return -(-form.group // self.heads_per_group)
-
-    def splits(self, form: AttentionForm, max_kv_len: int) -> int:
-        """Splits that cover every key a query may see, wherever its window starts, in sequences of any length up to
-        `max_kv_len`."""
-
-        def most(split: int, length: int) -> int:
-            splits = -(-length // split)
-            return splits if form.window < 1 else min(splits, -(-(form.window - 1) // split) + 1)
-
-        longest = most(self.long_split, max_kv_len) if max_kv_len > SHORT_LENGTH else 1
-        return max(longest, most(self.short_split, min(max_kv_len, SHORT_LENGTH)))
-
-    def runs(self, form: AttentionForm, max_sequences: int, splits: int) -> int:
-        """Workgroups that share the splits of a sequence, of at most `splits`."""
-        if not self.takes_runs:
-            return splits
-        full_grid = FULL_GRID // self.workgroup_size
-        return min(splits, -(-full_grid // (form.kv_num_heads * self.parts(form) * max_sequences)))
-
-    @property
-    def split_parameters(self) -> dict[str, ParameterValue]:
-        """How the size of a split follows from a sequence's length, for all programs that must agree on it."""
-        return {"short_split": self.short_split, "long_split": self.long_split, "short_length": SHORT_LENGTH}
-
-
 def decode_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
-    """The tile of the faster program that can run."""
+    """The tile of the fastest program that can run."""
+    if why_not_matrices(form, info) is None:
+        return matrices_tile(form)
     if why_not_subgroups(form, info) is None:
         return _subgroups_tile(form, info)
     tiles = [_workgroup_tile(form, even_parts(form.group, heads)) for heads in range(HEADS, 0, -1)]
@@ -138,12 +92,17 @@ def why_not_integer_dots(form: AttentionForm, info: DeviceInfo) -> str | None:
 
 def decodes_without(form: AttentionForm, info: DeviceInfo) -> dict[str, str]:
     """What would make decodes faster, and the reason why they do without it."""
+    without: dict[str, str] = {}
+    kinds = {form.key_kind, form.value_kind}
+    if "int8" in kinds:
+        if (reason := why_not_matrices(form, info)) is None:
+            return {}
+        without["matrices of bytes"] = reason
     if (reason := why_not_subgroups(form, info)) is not None:
-        return {"subgroups": reason}
-    has_codes = not {form.key_kind, form.value_kind}.isdisjoint(INTEGER_CODES)
-    if has_codes and (reason := why_not_integer_dots(form, info)) is not None:
-        return {"integer dots": reason}
-    return {}
+        return without | {"subgroups": reason}
+    if not kinds.isdisjoint(INTEGER_CODES) and (reason := why_not_integer_dots(form, info)) is not None:
+        without["integer dots"] = reason
+    return without
 
 
 def _row_loads(form: AttentionForm) -> list[int]:
@@ -191,7 +150,7 @@ def _subgroups_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
             "key_dots": dots and form.key_kind in INTEGER_CODES,
             "value_dots": dots and form.value_kind in INTEGER_CODES,
         },
-        takes_runs=True,
+        full_grid=FULL_GRID,
     )
 
 
