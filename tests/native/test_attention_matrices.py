@@ -132,6 +132,22 @@ def test_the_programs_are_valid_wgsl() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+OFFERED = """
+from pageloom.backends.webgpu.native_drivers import allow_experimental_features
+import wgpudawn
+
+allow_experimental_features()
+print("chromium-experimental-subgroup-matrix" in wgpudawn.gpu.request_adapter_sync().features)
+"""
+
+
+@pytest.mark.parametrize(("variable", "offered"), [("", "True"), ("0", "False")])
+def test_experimental_features_can_be_forbidden(variable: str, offered: str) -> None:
+    environment = {**os.environ, "WGPU_BACKEND_TYPE": "Null", "PAGELOOM_WEBGPU_EXPERIMENTAL": variable}
+    told = subprocess.run([sys.executable, "-c", OFFERED], env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.split()[-1] == offered
+
+
 @pytest.mark.parametrize("size", HEAD_SIZES)
 def test_the_workgroup_memory_that_is_asked_for_is_what_the_program_declares(size: int) -> None:
     form = replace(codes_of("int8", "int8", keys_per_step=KEYS_PER_STEP).form, head_size=size, v_head_size=size)

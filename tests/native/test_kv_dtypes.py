@@ -23,6 +23,7 @@ SETTINGS = RunnerSettings(num_blocks=32, max_tokens=8, max_sequences=4, max_cand
 PROMPTS = [list(range(3, 3 + length)) for length in (1, 17, 33, 8)]
 NUMPY = {"float32": np.float32, "float16": np.float16, "float8e4m3fn": ml_dtypes.float8_e4m3fn}
 BYTES = {"float32": 4, "float16": 2, "float8e4m3fn": 1}
+NAMES = {"float32": "f32", "float16": "f16", "float8e4m3fn": "f8"}
 SURE = 0.1
 """Of two logits: more than the rounding of sums can move them apart."""
 
@@ -53,7 +54,7 @@ async def test_answers_are_those_of_a_cache_of_these_numbers(
     finally:
         await model.close()
     elements = 2 * decoder.num_layers * 32 * 16 * decoder.kv_num_heads * decoder.head_size
-    assert (pool["dtype"], pool["bytes"]) == (dtype, elements * BYTES[dtype])
+    assert (pool["dtype"], pool["bytes"]) == (NAMES[dtype], elements * BYTES[dtype])
     assert alone == outputs
     compared = 0
     for prompt, output in zip(PROMPTS, outputs, strict=True):

@@ -13,6 +13,7 @@ from pageloom.errors import CapacityExceeded, InvalidArgument
 from pageloom.model.layer_ops import Decoder
 
 BYTES_PER_ELEMENT: dict[KvDtype, int] = {"float32": 4, "float16": 2, "float8e4m3fn": 1}
+SHORT_NAMES: dict[KvDtype, str] = {"float32": "f32", "float16": "f16", "float8e4m3fn": "f8"}
 MIN_BLOCK_SIZE = 16
 
 

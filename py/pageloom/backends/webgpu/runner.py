@@ -18,6 +18,7 @@ from typing import Any
 from pageloom.backends.webgpu.constraint_layout import ConstraintLayout
 from pageloom.backends.webgpu.decoder_plan import BodyBucket, DecoderPlan, HeadBucket
 from pageloom.backends.webgpu.device import Copy, Device, Dispatch, Pipeline, Recording
+from pageloom.backends.webgpu.kv_cache import SHORT_NAMES
 from pageloom.backends.webgpu.program import PlannedDispatch, ProgramKey, Programs
 from pageloom.backends.webgpu.step_layout import StepLayout
 from pageloom.engine.batch import LogitTarget, RowCandidates, RunnerLimits, StepBatch, StepTicket
@@ -167,7 +168,7 @@ class WebGpuRunner:
             "kv_cache": {
                 "num_blocks": limits.num_blocks,
                 "block_size": limits.block_size,
-                "dtype": self._plan.cache.dtype,
+                "dtype": SHORT_NAMES[self._plan.cache.dtype],
                 "bytes": self._plan.cache.num_bytes,
             },
             "weights": {"bytes": self._plan.weights.num_bytes},
