@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from operator_kit import CASES, assert_case_passes, inputs_of
 
-from pageloom.backends.webgpu.device import Device, Pipeline
+from pageloom.backends.webgpu.device import SUBGROUP_MATRICES, Device, Pipeline
 from pageloom.backends.webgpu.native import NativeDevice
 from pageloom.backends.webgpu.operators import WebGpuOperators
 from pageloom.backends.webgpu.thread_order import REFUSED, usable_info
@@ -47,7 +47,7 @@ async def test_a_device_that_numbers_otherwise_does_without_and_says_so(
     monkeypatch.setattr(device, "_info", info)
     operators, case = WebGpuOperators(device), CASES["paged/int8/per_channel/decode"]
     explained = operators.paged_attention(case.spec).explain(tier="direct-gpu", **inputs_of(device, case))
-    assert explained.decodes_without == {"subgroups": REFUSED}
+    assert explained.decodes_without == {"matrices of bytes": REFUSED, "subgroups": REFUSED}
     if driver == "lavapipe":
         pytest.skip("lavapipe takes most of a minute to compile the programs of a call")
     await assert_case_passes(device, operators, case, "direct-gpu")
@@ -63,11 +63,13 @@ async def test_without_integer_dots_codes_are_made_numbers_and_explain_says_so(
         operator = WebGpuOperators(device).paged_attention(case.spec)
         return dict(operator.explain(tier="direct-gpu", **inputs_of(device, case)).decodes_without)
 
-    assert await decodes_without() == {}
+    matrices = {"matrices of bytes": f"the device lacks {SUBGROUP_MATRICES}"}  # as all software adapters do
+    assert await decodes_without() == matrices
     assert await decodes_without("packed_4x8_integer_dot_product") == {
-        "integer dots": "the device lacks packed_4x8_integer_dot_product"
+        **matrices,
+        "integer dots": "the device lacks packed_4x8_integer_dot_product",
     }
-    assert await decodes_without("subgroups") == {"subgroups": "the device lacks subgroups"}
+    assert await decodes_without("subgroups") == {**matrices, "subgroups": "the device lacks subgroups"}
 
 
 async def test_a_driver_that_fails_at_exchanges_does_without_and_says_so(

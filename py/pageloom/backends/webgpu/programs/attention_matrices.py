@@ -26,7 +26,7 @@ FULL_GRID = 2**15
 def why_not_matrices(form: AttentionForm, info: DeviceInfo) -> str | None:
     """The reason why a decode over an int8 cache cannot multiply matrices of bytes within subgroups, or None."""
     if SUBGROUP_MATRICES not in info.features:
-        return f"the device lacks {SUBGROUP_MATRICES}"
+        return info.subgroups_refused or f"the device lacks {SUBGROUP_MATRICES}"
     if BYTE_MATRICES not in info.matrix_shapes:
         return "the device multiplies no matrices of 16 x 32 by 32 x 8 signed bytes"
     if not info.subgroup_min_size == info.subgroup_max_size == SUBGROUP:
