@@ -78,13 +78,10 @@ async def test_a_token_gets_the_same_bits_alone_and_in_a_batch(multiplying: Devi
             np.testing.assert_array_equal(alone, together[[sequence]])
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param("paged/int8/per_tensor/decode", marks=pytest.mark.gpu),
-        "paged/int8/per_tensor/window_softcap",
-        pytest.param("paged/int8/per_channel/sink", marks=pytest.mark.gpu),
-    ],
+    ["paged/int8/per_tensor/decode", "paged/int8/per_tensor/window_softcap", "paged/int8/per_channel/sink"],
 )
 async def test_a_case_of_the_matrix(multiplying: Device, name: str) -> None:
     await assert_case_passes(multiplying, WebGpuOperators(multiplying), CASES[name], "direct-gpu")
