@@ -193,10 +193,9 @@ def test_the_figures_go_on_where_an_engine_is_replaced_that_was_just_asked_for_t
     held: list[Route] = []
 
     def keep_the_first(route: Route) -> None:
-        if held or not asks_for_figures(route.request):
-            route.continue_()
-        else:
-            held.append(route)
+        if not held and asks_for_figures(route.request):
+            return held.append(route)
+        route.continue_()
 
     page.route(CALLS, keep_the_first)
     with page.expect_request(asks_for_figures):
