@@ -3,7 +3,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTHON := .venv/bin/python
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 # Two processes share a suite: most of its time one core compiles shaders. ARGS="-n 0" makes it one, as for --pdb.
-# Tests that share a device or a worker stay in a row; in the browser a file's tests share its page.
+# Tests that share a device stay in a row; in the browser a file's tests share its page.
 PYTEST := $(PYTHON) -m pytest -n 2 --dist worksteal
 PYTEST_BY_FILE := $(PYTHON) -m pytest -n 2 --dist loadfile
 
@@ -36,7 +36,7 @@ test-native: setup ## Tests on native WebGPU, with every software driver that is
 	$(PYTEST) tests/native $(ARGS)
 
 test-worker: setup ## Tests of the local worker: pageloom serve and chat, as clients and users have them
-	$(PYTEST) tests/worker $(ARGS)
+	$(PYTHON) -m pytest tests/worker $(ARGS)
 
 test-e2e: setup ## Tests of the page in a headless browser
 	$(PYTEST_BY_FILE) e2e $(ARGS)
