@@ -3,8 +3,9 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTHON := .venv/bin/python
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 # Two processes share a suite: most of its time one core compiles shaders. ARGS="-n 0" makes it one, as for --pdb.
-# Tests that share a device stay in a row. A browser keeps two cores busy by itself, and so does a worker.
+# Tests that share a device stay in a row; in the browser a file's tests share its page.
 PYTEST := $(PYTHON) -m pytest -n 2 --dist worksteal
+PYTEST_BY_FILE := $(PYTHON) -m pytest -n 2 --dist loadfile
 
 .PHONY: demo test test-all test-unit test-cpu test-cuda sanitize-cpu test-native test-worker test-e2e test-gpu load-test check-tiers lint lint-python lint-page format bench picture setup clean help
 
@@ -38,7 +39,7 @@ test-worker: setup ## Tests of the local worker: pageloom serve and chat, as cli
 	$(PYTHON) -m pytest tests/worker $(ARGS)
 
 test-e2e: setup ## Tests of the page in a headless browser
-	$(PYTHON) -m pytest e2e $(ARGS)
+	$(PYTEST_BY_FILE) e2e $(ARGS)
 
 test-gpu: setup ## Tests that need a hardware adapter
 	$(PYTHON) -m pytest -m gpu tests e2e $(ARGS)
