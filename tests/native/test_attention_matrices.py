@@ -92,7 +92,7 @@ def decode_key(form: AttentionForm, num_splits: int) -> ProgramKey:
     return ProgramKey.of(
         tile.template,
         **form.parameters("causal", "latent", "v_head_size", *tile.left_out),
-        **tile.own,
+        **tile.parameters,
         num_splits=num_splits,
         heads_per_group=tile.heads_per_group,
         workgroup_size=tile.workgroup_size,

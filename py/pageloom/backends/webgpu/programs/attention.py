@@ -63,7 +63,7 @@ def _decode(
     key = ProgramKey.of(
         tile.template,
         **form.parameters("causal", "latent", "v_head_size", *tile.left_out),
-        **tile.own,
+        **tile.parameters,
         num_splits=splits,
         heads_per_group=tile.heads_per_group,
         workgroup_size=tile.workgroup_size,

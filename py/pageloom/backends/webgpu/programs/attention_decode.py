@@ -8,7 +8,7 @@ from pageloom.backends.webgpu.device import INTEGER_DOTS, DeviceInfo
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm
 from pageloom.backends.webgpu.programs.attention_matrices import matrices_tile, why_not_matrices
 from pageloom.backends.webgpu.programs.attention_tiles import even_parts, wide_groups, workgroup_memory
-from pageloom.backends.webgpu.programs.decode_tile import HEADS, SHORT_LENGTH, DecodeTile
+from pageloom.backends.webgpu.programs.decode_tile import HEADS, DecodeTile
 
 WORKGROUP = 256
 LANES = 4
@@ -24,8 +24,6 @@ MAX_LOADS = 2
 """Loads of a K or V row by one thread: the query and the sums of as many channels stay in registers."""
 INTEGER_CODES = ("int8", "int4")
 """Kinds of cache that can be met by products of bytes."""
-FULL_GRID = 2**15
-"""Threads that keep a large GPU busy: more of them would each start anew where one could go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +142,10 @@ def _subgroups_tile(form: AttentionForm, info: DeviceInfo) -> DecodeTile:
             "lanes": lanes,
             "keys_per_step": cut.keys_per_step,
             "merged": merged,
-            "short_split": short_split,
-            "long_split": long_split,
-            "short_length": SHORT_LENGTH,
             "key_dots": dots and form.key_kind in INTEGER_CODES,
             "value_dots": dots and form.value_kind in INTEGER_CODES,
         },
-        full_grid=FULL_GRID,
+        takes_runs=True,
     )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from pageloom.backends.webgpu.device import BYTE_MATRICES, SUBGROUP_MATRICES, DeviceInfo
 from pageloom.backends.webgpu.limits import ProgramNeeds, why_not
-from pageloom.backends.webgpu.program import ParameterValue
 from pageloom.backends.webgpu.programs.attention_form import AttentionForm
 from pageloom.backends.webgpu.programs.attention_tiles import even_parts
-from pageloom.backends.webgpu.programs.decode_tile import HEADS, SHORT_LENGTH, DecodeTile
+from pageloom.backends.webgpu.programs.decode_tile import HEADS, DecodeTile
 
 SUBGROUP = 32
 """Threads of the subgroups that these programs are written for."""
@@ -19,8 +18,6 @@ LONG_SPLIT = 512
 """Keys of the splits of a sequence of at least `SHORT_LENGTH`; a shorter one has a step's."""
 HEAD_SIZES = (64, 128)
 """Longer rows take so much workgroup memory that products of four bytes are faster."""
-FULL_GRID = 2**15
-"""Threads that keep a large GPU busy."""
 
 
 def why_not_matrices(form: AttentionForm, info: DeviceInfo) -> str | None:
@@ -52,11 +49,6 @@ def matrices_tile(form: AttentionForm) -> DecodeTile:
     limbs = 4 * 8 * max(form.head_size // 4 + 4, keys // 4 + 4)
     results = 4 * 8 * max(keys + 4, 18 * pieces + 4)
     statistics = 4 * HEADS * (2 * TEAMS + 1)
-    splits: dict[str, ParameterValue] = {
-        "short_split": keys,
-        "long_split": LONG_SPLIT,
-        "short_length": SHORT_LENGTH,
-    }
     return DecodeTile(
         template="paged_attention/decode_matrices.wgsl.j2",
         heads_per_group=even_parts(form.group, HEADS),
@@ -64,7 +56,6 @@ def matrices_tile(form: AttentionForm) -> DecodeTile:
         workgroup_bytes=codes + limbs + results + statistics,
         short_split=keys,
         long_split=LONG_SPLIT,
-        own=splits,
         left_out=("key_kind", "value_kind"),
-        full_grid=FULL_GRID,
+        takes_runs=True,
     )

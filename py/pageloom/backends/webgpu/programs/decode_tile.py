@@ -15,6 +15,8 @@ HEADS = 4
 """Query heads that a workgroup serves at most: its sums stay in registers."""
 SHORT_LENGTH = 1024
 """Keys of the shortest sequence whose splits are the long ones."""
+FULL_GRID = 2**15
+"""Threads that keep a large GPU busy: more of them would each start anew where one could go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,8 @@ class DecodeTile:
     """Template parameters of this program alone."""
     left_out: tuple[str, ...] = ()
     """Fields of the form that this program has no use for."""
-    full_grid: int = 0
-    """Threads that keep a large GPU busy, where a workgroup takes runs of splits: more would each start anew where one
-    could go on. 0 where it takes one split."""
+    takes_runs: bool = False
+    """Whether a workgroup goes on from split to split, and so must know their size."""
 
     def parts(self, form: AttentionForm) -> int:
         """Workgroups that share the query heads of one KV head."""
@@ -52,10 +53,15 @@ class DecodeTile:
 
     def runs(self, form: AttentionForm, max_sequences: int, splits: int) -> int:
         """Workgroups that share the splits of a sequence, of at most `splits`."""
-        if not self.full_grid:
+        if not self.takes_runs:
             return splits
-        full_grid = self.full_grid // self.workgroup_size
+        full_grid = FULL_GRID // self.workgroup_size
         return min(splits, -(-full_grid // (form.kv_num_heads * self.parts(form) * max_sequences)))
+
+    @property
+    def parameters(self) -> dict[str, ParameterValue]:
+        """Template parameters beside the form's and those that every decode has."""
+        return self.own | (self.split_parameters if self.takes_runs else {})
 
     @property
     def split_parameters(self) -> dict[str, ParameterValue]:
