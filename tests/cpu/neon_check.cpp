@@ -86,7 +86,7 @@ std::vector<float> attend(const LevelKernels& kernels, AttentionProblem problem,
   if (kind == Kind::tile) floats = kernels.tile_scratch(problem, kRows * problem.group, kBlock);
   if (kind == Kind::naive) floats = kernels.naive_scratch(problem, kKeys);
   std::vector<float> scratch(floats + 64);
-  if (kind == Kind::rows) kernels.attend_rows(problem, task, kBlock, scratch.data());
+  if (kind == Kind::rows) kernels.attend_rows(problem, task, {kBlock, kBlock}, scratch.data());
   if (kind == Kind::tile) kernels.attend_tile(problem, task, kBlock, scratch.data());
   if (kind == Kind::naive) kernels.attend_naive(problem, task, scratch.data());
   return output;

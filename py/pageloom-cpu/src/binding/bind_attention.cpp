@@ -193,7 +193,7 @@ nb::dict plan(const BoundAttention& self) {
   bool tile = false;
   for (const PlannedTask& task : plan.tasks) tile |= task.kernel == Kernel::tile;
   result["row_tile"] = tile ? plan.row_tile * self.call.problem.group : 1;
-  result["kv_block"] = tile ? plan.kv_block_tile : plan.kv_block_rows;
+  result["kv_block"] = tile ? plan.kv_block_tile : plan.row_blocks.block;
   result["scratch_bytes"] =
       (plan.task_floats * static_cast<size_t>(plan.threads) + plan.partial_floats) * sizeof(float);
   return result;

@@ -80,7 +80,7 @@ void run_task(void* context, int64_t index) {
   float* scratch = task_scratch().floats(running.plan.task_floats);
   switch (planned.kernel) {
     case Kernel::rows:
-      return kernels.attend_rows(problem, task, running.plan.kv_block_rows, scratch);
+      return kernels.attend_rows(problem, task, running.plan.row_blocks, scratch);
     case Kernel::tile:
       return kernels.attend_tile(problem, task, running.plan.kv_block_tile, scratch);
     case Kernel::naive:

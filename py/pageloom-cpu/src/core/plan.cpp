@@ -13,7 +13,8 @@ constexpr int64_t kShortestSplit = 256;
 constexpr int64_t kTileKvBlock = 128;
 constexpr int64_t kRowsKvBlock = 128;
 constexpr int64_t kMostRowsKvBlock = 256;
-constexpr int64_t kTokenMajorKvBlock = 64;
+// Where so many bytes of a head lie together, hardware reads ahead by itself.
+constexpr int64_t kReadAheadBytes = 512;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -74,15 +75,29 @@ class Planner {
     // Half of L2 for a tile: its converted block of K and V, and Q and the sums of its rows.
     const int64_t row_bytes = 4 * (problem_.head_size + problem_.v_head_size);
     const int64_t budget = options_.caches.l2 / 2;
-    // K and V of a block and of the next, with all heads where those are inside a token, stay in half of L2.
-    const int64_t tokens = round_down(budget / 4 / std::max<int64_t>(1, problem_.key.row_stride), 16);
     // A block's weights are summed up lane by lane: few lanes make long sums, whose roundings add up.
     const int64_t block = std::clamp<int64_t>(16 * kernels_.lanes, kRowsKvBlock, kMostRowsKvBlock);
-    plan_.kv_block_rows = heads_inside() ? std::min(kTokenMajorKvBlock, tokens) : block;
+    plan_.row_blocks = {block, block, true};
+    if (heads_inside()) {
+      // All heads of a piece and of the next one stay in a quarter of L2. Asking for what L3 has only costs time.
+      const int64_t tokens = round_down(budget / 4 / std::max<int64_t>(1, problem_.key.row_stride), 16);
+      const bool ask_ahead = problem_.key.head_stride < kReadAheadBytes || !fits_l3();
+      plan_.row_blocks = {kRowsKvBlock, std::min(kRowsKvBlock, tokens), ask_ahead};
+    }
     plan_.kv_block_tile = std::clamp(round_down(budget / 2 / row_bytes, 16), int64_t{16}, kTileKvBlock);
     const int64_t rows = (budget - plan_.kv_block_tile * row_bytes) / row_bytes;
     const int64_t lanes = std::min(kernels_.most_tile_rows, round_down(rows, kernels_.tile_rows));
     plan_.row_tile = std::max<int64_t>(1, lanes / problem_.group);
+  }
+
+  // Whether K and V may be in L3 still, which others use too.
+  bool fits_l3() const {
+    int64_t bytes = 0;
+    for (const Sequence& s : sequences_) {
+      if (s.count == 0) continue;
+      bytes += keys_of(problem_, s, 0, s.count - 1).size() * (problem_.key.row_stride + problem_.value.row_stride);
+    }
+    return bytes <= options_.caches.l3 / 8;
   }
 
   void choose_threads() {
@@ -182,7 +197,7 @@ class Planner {
       keys = std::max({keys, planned.task.sequence.total, problem_.qk.columns});
     }
     if (options_.path == Path::naive) floats = std::max(floats, kernels_.naive_scratch(problem_, keys));
-    if (rows) floats = std::max(floats, kernels_.rows_scratch(problem_, plan_.kv_block_rows));
+    if (rows) floats = std::max(floats, kernels_.rows_scratch(problem_, plan_.row_blocks.block));
     if (tile) {
       floats = std::max(floats, kernels_.tile_scratch(problem_, plan_.row_tile * problem_.group, plan_.kv_block_tile));
     }

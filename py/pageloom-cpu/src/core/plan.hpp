@@ -27,7 +27,8 @@ struct Plan {
   Path path = Path::flash;
   int threads = 1;
   int splits = 1;  // of the longest key range
-  int64_t row_tile = 1, kv_block_rows = 0, kv_block_tile = 0;
+  int64_t row_tile = 1, kv_block_tile = 0;
+  RowBlocks row_blocks;
   size_t task_floats = 0, partial_floats = 0;
   std::vector<PlannedTask> tasks;
   std::vector<PlannedMerge> merges;

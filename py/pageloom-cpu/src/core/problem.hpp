@@ -94,6 +94,13 @@ struct AttentionTask {
   float* partial = nullptr;
 };
 
+// How a single row goes over its keys: `block` of them share a step of the softmax, `piece` of those are read for one
+// head before they are read for the next, and meanwhile memory may be asked for the piece after.
+struct RowBlocks {
+  int64_t block = 0, piece = 0;
+  bool ask_ahead = true;
+};
+
 // The partial results of one (row, query head): maximum, sum, then `partial_stride - 2` unnormalised channels.
 struct MergeTask {
   Sequence sequence;
@@ -136,7 +143,7 @@ struct LevelKernels {
   int64_t (*partial_stride)(const AttentionProblem&);
   size_t (*rows_scratch)(const AttentionProblem&, int64_t kv_block);
   size_t (*tile_scratch)(const AttentionProblem&, int64_t row_tile, int64_t kv_block);
-  void (*attend_rows)(const AttentionProblem&, const AttentionTask&, int64_t kv_block, float* scratch);
+  void (*attend_rows)(const AttentionProblem&, const AttentionTask&, const RowBlocks& blocks, float* scratch);
   void (*attend_naive)(const AttentionProblem&, const AttentionTask&, float* scratch);
   size_t (*naive_scratch)(const AttentionProblem&, int64_t keys);
   void (*attend_tile)(const AttentionProblem&, const AttentionTask&, int64_t kv_block, float* scratch);

@@ -2,7 +2,7 @@
 // online softmax over blocks of keys.
 #pragma once
 
-// q and sums of all heads, then maxima and denominators, the scores of a block and the addresses of the rows of two.
+// q and sums of all heads, their maxima and denominators, the scores of a block and the addresses of the rows of two.
 struct RowsScratch {
   float *queries, *sums, *maxima, *denominators, *scores;
   const char** addresses;
@@ -16,7 +16,7 @@ static RowsScratch rows_scratch(const AttentionProblem& problem, int64_t kv_bloc
   s.score_stride = (kv_block + 15) / 16 * 16;
   s.addresses = reinterpret_cast<const char**>(scratch);
   s.scores = reinterpret_cast<float*>(s.addresses + 4 * s.score_stride);
-  s.queries = s.scores + kMaxGroup * s.score_stride;
+  s.queries = s.scores + problem.heads * s.score_stride;
   s.sums = s.queries + problem.heads * s.query_width;
   s.maxima = s.sums + problem.heads * s.value_width;
   s.denominators = s.maxima + problem.heads;
@@ -25,8 +25,8 @@ static RowsScratch rows_scratch(const AttentionProblem& problem, int64_t kv_bloc
 
 static size_t rows_scratch_size(const AttentionProblem& problem, int64_t kv_block) {
   const int64_t addresses = 4 * (sizeof(char*) / sizeof(float)), stride = (kv_block + 15) / 16 * 16;
-  return static_cast<size_t>((addresses + kMaxGroup) * stride +
-                             problem.heads * (padded(problem.head_size) + padded(problem.v_head_size) + 2));
+  return static_cast<size_t>(addresses * stride + problem.heads * (stride + padded(problem.head_size) +
+                                                                   padded(problem.v_head_size) + 2));
 }
 
 // Brings `logits` of one head to weights relative to its running maximum. Returns whether any key is visible.
@@ -63,6 +63,15 @@ static bool online_softmax(float* logits, int64_t count, float& maximum, float& 
   return true;
 }
 
+// Rows [begin, end) of those of a block of K or V: what is read for one head before it is read for the next.
+struct Piece {
+  const Cache& cache;
+  const char* const* rows;
+  int64_t begin, end;
+  bool mapped;  // whether none of the block's rows is nullptr
+  int64_t count() const { return end - begin; }
+};
+
 // Keys [begin, end) and their rows of K/V head `head`, which are nullptr where the table maps none.
 struct KeyBlock {
   int head;
@@ -82,108 +91,124 @@ static KeyBlock list_block(const AttentionProblem& problem, const Sequence& sequ
 // Heads that lie beside each other in a token are visited together, so that a token is read as one piece.
 PAGELOOM_INLINE bool heads_inside(const Cache& cache) { return cache.head_stride < cache.row_stride; }
 
-// What to ask for of block `next`, whose rows of `cache` are given, while a block of `count` keys is worked on for K/V
-// head `kv_head`. Heads that are visited together share it out between them.
-static Ahead ahead_of(const AttentionProblem& problem, const Cache& cache, const KeyBlock& next,
-                      const char* const* rows, int kv_head, int64_t count) {
+// What to ask for of piece `next` while `count` rows are worked on for K/V head `kv_head`. Heads that are visited
+// together share it out between them.
+static Ahead ahead_of(const AttentionProblem& problem, const Piece& next, int kv_head, int64_t count) {
   Ahead ahead = kNothingAhead;
-  if (next.count() == 0 || !next.mapped) return ahead;
+  if (next.count() <= 0 || !next.mapped) return ahead;
+  const Cache& cache = next.cache;
   const int64_t streams = kStreams, heads = heads_inside(cache) ? problem.kv_heads : 1;
   const int64_t done = heads > 1 ? kv_head * next.count() / streams : 0;
   for (int64_t i = 0; i < streams; i++) {
-    ahead.places[i] = rows[i * next.count() / streams + done / heads] + done % heads * cache.head_stride;
+    const char* row = next.rows[next.begin + i * next.count() / streams + done / heads];
+    ahead.places[i] = row + done % heads * cache.head_stride;
   }
-  ahead.bytes = cache.row_stride / heads * next.count() / count;
+  ahead.bytes = cache.row_stride / heads * next.count() / larger(count, streams);
   return ahead;
 }
 
-// A block, and what to ask for of the next one's K and V meanwhile.
-struct Turn {
-  const KeyBlock& block;
-  Ahead keys, values;
+// Query heads [head, head + group) of K/V head `kv_head`, which are worked on together.
+struct HeadGroup {
+  int kv_head, head, group;
 };
 
-static void block_scores(const AttentionProblem& problem, int kv_head, int head, int group, const Turn& turn,
-                         const RowsScratch& s) {
-  const KeyBlock& block = turn.block;
-  const RowsProduct dots = dot_rows_for(problem.key.element, group);
-  const int64_t count = block.count(), offset = (kv_head - block.head) * problem.key.head_stride;
-  for (int64_t i = 0; i < count;) {
-    int64_t next = block.mapped ? count : i;
-    while (next < count && block.keys[next]) next++;
-    if (next > i && problem.int8_dots) {
-      problem.int8_dots(s.queries + head * s.query_width, s.query_width, group, block.keys + i, offset, next - i,
-                        problem.head_size, s.scores + i, s.score_stride);
-    } else if (next > i) {
-      dots(s.queries + head * s.query_width, s.query_width, block.keys + i, offset, next - i, problem.head_size,
-           s.scores + i, s.score_stride, turn.keys);
-    }
-    for (i = next; i < count && !block.keys[i]; i++) {
-      for (int g = 0; g < group; g++) s.scores[g * s.score_stride + i] = kNegativeInfinity;
+template <class Visit>
+static void for_groups(const AttentionProblem& problem, int kv_head_begin, int kv_head_end, Visit visit) {
+  for (int kv_head = kv_head_begin; kv_head < kv_head_end; kv_head++) {
+    for (int done = 0; done < problem.group;) {
+      const int group = heads_together(problem.group - done);
+      visit(HeadGroup{kv_head, kv_head * problem.group + done, group});
+      done += group;
     }
   }
 }
 
-static bool seen_by_group(const RowsScratch& s, int group, int64_t i) {
+static void piece_scores(const AttentionProblem& problem, const HeadGroup& heads, int64_t offset, const Piece& piece,
+                         const Ahead& ahead, const RowsScratch& s) {
+  const RowsProduct dots = dot_rows_for(problem.key.element, heads.group);
+  const float* queries = s.queries + heads.head * s.query_width;
+  float* scores = s.scores + heads.head * s.score_stride;
+  for (int64_t i = piece.begin; i < piece.end;) {
+    int64_t next = piece.mapped ? piece.end : i;
+    while (next < piece.end && piece.rows[next]) next++;
+    if (next > i && problem.int8_dots) {
+      problem.int8_dots(queries, s.query_width, heads.group, piece.rows + i, offset, next - i, problem.head_size,
+                        scores + i, s.score_stride);
+    } else if (next > i) {
+      dots(queries, s.query_width, piece.rows + i, offset, next - i, problem.head_size, scores + i, s.score_stride,
+           ahead);
+    }
+    for (i = next; i < piece.end && !piece.rows[i]; i++) {
+      for (int g = 0; g < heads.group; g++) scores[g * s.score_stride + i] = kNegativeInfinity;
+    }
+  }
+}
+
+static bool seen_by_group(const float* weights, int64_t stride, int group, int64_t i) {
   float total = 0;
-  for (int g = 0; g < group; g++) total += s.scores[g * s.score_stride + i];
+  for (int g = 0; g < group; g++) total += weights[g * stride + i];
   return total > 0;
 }
 
 // Adds weights x V. Where keys may be hidden from all heads, those are left out: they may hold NaN.
-static void block_values(const AttentionProblem& problem, int kv_head, int head, int group, const Turn& turn,
-                         const RowsScratch& s) {
-  const KeyBlock& block = turn.block;
-  const RowsProduct accumulate = accumulate_rows_for(problem.value.element, group);
-  const int64_t count = block.count(), offset = (kv_head - block.head) * problem.value.head_stride;
-  const bool any_hidden = problem.bias.data || !block.mapped;
-  for (int64_t i = 0; i < count;) {
-    int64_t next = any_hidden ? i : count;
-    while (next < count && seen_by_group(s, group, next)) next++;
+static void piece_values(const AttentionProblem& problem, const HeadGroup& heads, int64_t offset, const Piece& piece,
+                         const Ahead& ahead, const RowsScratch& s) {
+  const RowsProduct accumulate = accumulate_rows_for(problem.value.element, heads.group);
+  const float* weights = s.scores + heads.head * s.score_stride;
+  const bool any_hidden = problem.bias.data || !piece.mapped;
+  for (int64_t i = piece.begin; i < piece.end;) {
+    int64_t next = any_hidden ? i : piece.end;
+    while (next < piece.end && seen_by_group(weights, s.score_stride, heads.group, next)) next++;
     if (next > i) {
-      accumulate(s.scores + i, s.score_stride, block.values + i, offset, next - i, problem.v_head_size,
-                 s.sums + head * s.value_width, s.value_width, turn.values);
+      accumulate(weights + i, s.score_stride, piece.rows + i, offset, next - i, problem.v_head_size,
+                 s.sums + heads.head * s.value_width, s.value_width, ahead);
     }
-    for (i = next; i < count && !seen_by_group(s, group, i); i++) {
+    for (i = next; i < piece.end && !seen_by_group(weights, s.score_stride, heads.group, i); i++) {
     }
   }
 }
 
-// One block for the heads [head, head + group) of K/V head `kv_head`.
-static void attend_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head, int head,
-                         int group, const Turn& turn, const RowsScratch& s) {
-  block_scores(problem, kv_head, head, group, turn, s);
-  bool any_visible = false;
-  for (int g = 0; g < group; g++) {
-    float* scores = s.scores + g * s.score_stride;
+// Block `block` for `kv_heads` K/V heads from its own on: K piece by piece, the softmax, V piece by piece.
+static void attend_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_heads,
+                         const RowBlocks& blocks, const KeyBlock& block, const KeyBlock& next, const RowsScratch& s) {
+  const int64_t count = block.count(), size = blocks.piece;
+  auto keys = [&](const KeyBlock& of, int64_t begin) {
+    return Piece{problem.key, of.keys, begin, smaller(begin + size, of.count()), of.mapped};
+  };
+  auto values = [&](int64_t begin) {
+    return Piece{problem.value, block.values, begin, smaller(begin + size, count), block.mapped};
+  };
+  auto for_heads = [&](const Piece& piece, const Piece& after, auto work) {
+    for_groups(problem, block.head, block.head + kv_heads, [&](const HeadGroup& heads) {
+      const int64_t offset = (heads.kv_head - block.head) * piece.cache.head_stride;
+      const Ahead ahead = blocks.ask_ahead ? ahead_of(problem, after, heads.kv_head, piece.count()) : kNothingAhead;
+      work(problem, heads, offset, piece, ahead, s);
+    });
+  };
+  for (int64_t i = 0; i < count; i += size) {
+    for_heads(keys(block, i), i + size < count ? keys(block, i + size) : values(0), piece_scores);
+  }
+  const int begin = block.head * problem.group, end = begin + kv_heads * problem.group;
+  for (int head = begin; head < end; head++) {
+    float* scores = s.scores + head * s.score_stride;
     if (transforms_logits(problem)) {
-      transform_logits(problem, sequence.index, head + g, row, turn.block.begin, scores, turn.block.count());
+      transform_logits(problem, sequence.index, head, row, block.begin, scores, count);
     }
-    any_visible |= online_softmax(scores, turn.block.count(), s.maxima[head + g], s.denominators[head + g],
-                                  s.sums + (head + g) * s.value_width, s.value_width);
+    online_softmax(scores, count, s.maxima[head], s.denominators[head], s.sums + head * s.value_width, s.value_width);
   }
-  if (any_visible) block_values(problem, kv_head, head, group, turn, s);
-}
-
-static void attend_head_block(const AttentionProblem& problem, const Sequence& sequence, int64_t row, int kv_head,
-                              const KeyBlock& block, const KeyBlock& next, const RowsScratch& s) {
-  const Turn turn = {block, ahead_of(problem, problem.key, next, next.keys, kv_head, block.count()),
-                     ahead_of(problem, problem.value, next, next.values, kv_head, block.count())};
-  for (int done = 0; done < problem.group;) {
-    const int group = heads_together(problem.group - done);
-    attend_block(problem, sequence, row, kv_head, kv_head * problem.group + done, group, turn, s);
-    done += group;
+  for (int64_t i = 0; i < count; i += size) {
+    for_heads(values(i), i + size < count ? values(i + size) : keys(next, 0), piece_values);
   }
 }
 
 static void attend_keys(const AttentionProblem& problem, const AttentionTask& task, int64_t row, const Span& keys,
-                        int64_t kv_block, const RowsScratch& s) {
+                        const RowBlocks& blocks, const RowsScratch& s) {
   const int heads = heads_inside(problem.key) ? task.head_end - task.head_begin : 1;
   const char** addresses = s.addresses;
   auto list = [&](int head, int64_t begin) {
     const char** place = addresses;
     addresses = place == s.addresses ? place + 2 * s.score_stride : s.addresses;
-    const int64_t end = smaller(keys.end, begin + kv_block);
+    const int64_t end = smaller(keys.end, begin + blocks.block);
     return list_block(problem, task.sequence, head, begin, end, place, place + s.score_stride);
   };
   KeyBlock block = list(task.head_begin, keys.begin);
@@ -191,15 +216,14 @@ static void attend_keys(const AttentionProblem& problem, const AttentionTask& ta
     const bool more = block.end < keys.end;
     const int head = more ? block.head : block.head + heads;
     const KeyBlock next = head < task.head_end ? list(head, more ? block.end : keys.begin) : KeyBlock{};
-    for (int visited = block.head; visited < block.head + heads; visited++) {
-      attend_head_block(problem, task.sequence, row, visited, block, next, s);
-    }
+    attend_block(problem, task.sequence, row, heads, blocks, block, next, s);
     block = next;
   }
 }
 
-static void attend_rows(const AttentionProblem& problem, const AttentionTask& task, int64_t kv_block, float* scratch) {
-  const RowsScratch s = rows_scratch(problem, kv_block, scratch);
+static void attend_rows(const AttentionProblem& problem, const AttentionTask& task, const RowBlocks& blocks,
+                        float* scratch) {
+  const RowsScratch s = rows_scratch(problem, blocks.block, scratch);
   const int first_head = task.head_begin * problem.group, last_head = task.head_end * problem.group;
   for (int64_t row = task.row_begin; row < task.row_end; row++) {
     for (int head = first_head; head < last_head; head++) {
@@ -209,7 +233,7 @@ static void attend_rows(const AttentionProblem& problem, const AttentionTask& ta
       for (int64_t c = 0; c < s.value_width; c += kLanes) store(s.sums + head * s.value_width + c, zero());
     }
     const Span span = visible_keys(problem, task.sequence, task.sequence.first + row);
-    attend_keys(problem, task, row, {larger(span.begin, task.begin), smaller(span.end, task.end)}, kv_block, s);
+    attend_keys(problem, task, row, {larger(span.begin, task.begin), smaller(span.end, task.end)}, blocks, s);
     const int64_t stride = partial_stride(problem);
     for (int head = first_head; head < last_head; head++) {
       float* sums = s.sums + head * s.value_width;
