@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,22 @@ def test_lengths_around_the_edges_of_blocks(level: str, total: int) -> None:
     for count in {1, min(5, total), total}:
         run(Setup(counts=(count,), totals=(total,), key="f32", value="f32", head_size=16, heads=2), level, None)
         run(Setup(counts=(count,), totals=(total,), layout="paged", flat=True, head_size=32), level, None)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("total", [15, 16, 17, 33, 127, 129, 145, 300])
+def test_long_tokens_are_read_in_pieces_of_a_block(level: str, total: int) -> None:
+    wide = Setup(
+        layout="paged", totals=(total,), flat=True, key="f32", value="f32", heads=32, kv_heads=16, head_size=128
+    )
+    middle = total // 32
+    for setup in (
+        wide,
+        replace(wide, unmapped=((0, middle),)),
+        replace(wide, flat=False, options={"bias": bias(1, 32, 1, total - 3)}),
+        replace(wide, options={"window": 21}, key="int4", value="int8"),
+    ):
+        run(setup, level, "flash")
 
 
 @pytest.mark.skipif("avx512_amx" not in LEVELS, reason=f"no AMX: {pageloom_cpu.unavailable_levels().get('avx512_amx')}")
