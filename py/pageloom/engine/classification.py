@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 from pageloom.engine.batch import RowCandidates
 from pageloom.engine.events import Completion, Event, FinishEvent, LabelScore, TokenEvent
-from pageloom.engine.request import Request
+from pageloom.engine.request import Chunk, Request, Row, StepRoom
 from pageloom.engine.sampling_params import SamplingParams
-from pageloom.engine.step import Chunk, Row, StepRoom
 from pageloom.errors import DeviceError
 from pageloom.kv.block_table import BlockTable
 

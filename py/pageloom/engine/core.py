@@ -31,12 +31,12 @@ from pageloom.engine.events import Event, FinishEvent
 from pageloom.engine.generation import Generation
 from pageloom.engine.meter import Meter
 from pageloom.engine.output_text import Detokenizer, OutputText
-from pageloom.engine.request import Request
+from pageloom.engine.request import Chunk, Request
 from pageloom.engine.sampling_params import SamplingParams
 from pageloom.engine.scheduler import Scheduler
 from pageloom.engine.snapshot import EngineSnapshot, EngineStats
 from pageloom.engine.snapshot_taking import take_snapshot
-from pageloom.engine.step import Chunk, StepPlan, build_batch
+from pageloom.engine.step import StepPlan, build_batch
 from pageloom.errors import DeviceError, DeviceLost, InvalidArgument, PageloomError
 from pageloom.kv.prefix_cache import Root
 

@@ -11,10 +11,9 @@ from pageloom.engine.batch import RowCandidates
 from pageloom.engine.constraint import Constraint
 from pageloom.engine.events import Completion, Event, FinishEvent, FinishReason, TokenEvent, TokenLogprob
 from pageloom.engine.output_text import OutputText
-from pageloom.engine.request import Request
+from pageloom.engine.request import PLAIN_ROW, Chunk, Request, Row, StepRoom
 from pageloom.engine.sampler import TokenAdjustment, logit_adjustments, num_candidates, sample
 from pageloom.engine.sampling_params import SamplingParams
-from pageloom.engine.step import PLAIN_ROW, Chunk, Row, StepRoom
 from pageloom.errors import NotSupported
 from pageloom.kv.block_table import BlockTable
 

@@ -1,4 +1,4 @@
-"""One prompt on its way through the engine: what every kind of request has."""
+"""One prompt on its way through the engine: what every kind of request has, and what of it a step takes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import enum
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 
 from pageloom.engine.batch import RowCandidates
 from pageloom.engine.events import Completion, Event, FinishEvent, Timings, Usage
+from pageloom.engine.sampler import TokenAdjustment
 from pageloom.engine.snapshot import RequestRecord
-from pageloom.engine.step import Chunk, StepRoom
 from pageloom.errors import PageloomError
 from pageloom.kv.block_table import BlockTable
 
@@ -165,3 +166,56 @@ class Request(ABC):
             finished=self._finished_at - self._submitted_at,
             admitted=None if admitted is None else admitted - self._submitted_at,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is wanted of the next-token distribution behind one token."""
+
+    adjustments: tuple[TokenAdjustment, ...] = ()
+    allowed: bytes | None = None
+    """As `RowMask.allowed`; None allows every token."""
+    targets: tuple[int, ...] = ()
+    """Tokens whose logits are wanted."""
+
+
+PLAIN_ROW = Row()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """The new tokens of one request in one step: positions [start, end) of the table it has at that time."""
+
+    request: Request
+    table: BlockTable
+    start: int
+    end: int
+    token_ids: Sequence[int]
+    """The first of the new tokens; those behind are known to the device alone."""
+    rows: tuple[Row, ...] = ()
+    """Of the last tokens of the chunk, one each."""
+
+    @property
+    def num_tokens(self) -> int:
+        return self.end - self.start
+
+    @property
+    def is_decode(self) -> bool:
+        return self.start >= self.request.prompt_length and self.num_tokens == 1
+
+
+@dataclass(slots=True)
+class StepRoom:
+    """What a step in the making has left."""
+
+    tokens: int
+    rows: int
+    adjustments: int
+    targets: int
+
+    def take(self, chunk: Chunk) -> None:
+        self.tokens -= chunk.num_tokens
+        self.rows -= len(chunk.rows)
+        for row in chunk.rows:
+            self.adjustments -= len(row.adjustments)
+            self.targets -= len(row.targets)

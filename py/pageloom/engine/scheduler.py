@@ -19,8 +19,8 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from pageloom.engine.batch import RunnerLimits
-from pageloom.engine.request import Request, RequestState
-from pageloom.engine.step import Chunk, StepPlan, StepRoom
+from pageloom.engine.request import Chunk, Request, RequestState, StepRoom
+from pageloom.engine.step import StepPlan
 from pageloom.kv.block_pool import BlockPool
 from pageloom.kv.block_table import BlockTable
 from pageloom.kv.prefix_cache import CachedBlock, PrefixCache, Root

@@ -3,70 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from pageloom.engine.batch import LogitAdjustment, LogitTarget, RowMask, StepBatch
-from pageloom.engine.sampler import TokenAdjustment
-from pageloom.kv.block_table import BlockTable, blocks_for
-
-if TYPE_CHECKING:
-    from pageloom.engine.request import Request
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What is wanted of the next-token distribution behind one token."""
-
-    adjustments: tuple[TokenAdjustment, ...] = ()
-    allowed: bytes | None = None
-    """As `RowMask.allowed`; None allows every token."""
-    targets: tuple[int, ...] = ()
-    """Tokens whose logits are wanted."""
-
-
-PLAIN_ROW = Row()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Chunk:
-    """The new tokens of one request in one step: positions [start, end) of the table it has at that time."""
-
-    request: Request
-    table: BlockTable
-    start: int
-    end: int
-    token_ids: Sequence[int]
-    """The first of the new tokens; those behind are known to the device alone."""
-    rows: tuple[Row, ...] = ()
-    """Of the last tokens of the chunk, one each."""
-
-    @property
-    def num_tokens(self) -> int:
-        return self.end - self.start
-
-    @property
-    def is_decode(self) -> bool:
-        return self.start >= self.request.prompt_length and self.num_tokens == 1
-
-
-@dataclass(slots=True)
-class StepRoom:
-    """What a step in the making has left."""
-
-    tokens: int
-    rows: int
-    adjustments: int
-    targets: int
-
-    def take(self, chunk: Chunk) -> None:
-        self.tokens -= chunk.num_tokens
-        self.rows -= len(chunk.rows)
-        for row in chunk.rows:
-            self.adjustments -= len(row.adjustments)
-            self.targets -= len(row.targets)
+from pageloom.engine.request import Chunk, Request, Row
+from pageloom.kv.block_table import blocks_for
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,44 +9,15 @@ import numpy as np
 from pageloom.attention.group_query.check import GroupQueryAttentionShape, check_lengths, check_shapes
 from pageloom.attention.group_query.reference import group_query_attention
 from pageloom.attention.group_query.spec import SIDES, GroupQueryAttentionSpec, Side
-from pageloom.attention.numerics.dtypes import NUMPY_DTYPES, Array, describe_all
-from pageloom.attention.tensors import TensorInfo
+from pageloom.attention.numerics.dtypes import Array, describe_all
 from pageloom.attention.validation import require, require_tensor
 from pageloom.backends.cpu.arrays import dense, require_apart, require_writable, same_memory, views
 from pageloom.backends.cpu.context import CpuContext
 from pageloom.backends.cpu.operators.bound import KernelCall, Prepared, Run
+from pageloom.backends.cpu.operators.group_query_call import PAST, PRESENT, GroupQueryCall, present_info
 from pageloom.backends.cpu.operators.kernel_types import why_no_kernel
 from pageloom.backends.cpu.operators.operator import CpuOperator
 from pageloom.backends.cpu.tiers import CompiledTier, Tier
-
-PAST: dict[Side, str] = {"k": "past_key", "v": "past_value"}
-PRESENT: dict[Side, str] = {"k": "present_key", "v": "present_value"}
-
-
-@dataclass(frozen=True, slots=True)
-class GroupQueryCall:
-    """A checked call. `in_place` are the sides whose present is the very array of its past."""
-
-    context: CpuContext
-    spec: GroupQueryAttentionSpec
-    shape: GroupQueryAttentionShape
-    inputs: dict[str, Array]
-    given: dict[str, Array]
-    in_place: frozenset[Side]
-
-    def outputs(self) -> dict[str, Array]:
-        """The arrays of the outputs: those given, and new ones."""
-        spec, shape = self.spec, self.shape
-        dtype = NUMPY_DTYPES[shape.dtype]
-        rows = (shape.batch_size, shape.sequence_length)
-        outputs = {"output": np.empty((*rows, spec.num_heads * shape.head_size), dtype)}
-        for side in SIDES:
-            info = _present_info(spec, shape, side)
-            outputs[PRESENT[side]] = self.given.get(PRESENT[side], np.zeros(info.shape, NUMPY_DTYPES[info.dtype]))
-        if spec.qk_output:
-            columns = shape.total_sequence_length
-            outputs["output_qk"] = np.empty((rows[0], spec.num_heads, rows[1], columns), dtype)
-        return outputs
 
 
 class CpuGroupQueryAttention(CpuOperator):
@@ -120,12 +90,6 @@ def _total(inputs: dict[str, Array]) -> int:
     return int(total.reshape(()))
 
 
-def _present_info(spec: GroupQueryAttentionSpec, shape: GroupQueryAttentionShape, side: Side) -> TensorInfo:
-    storage = shape.key_storage if side == "k" else shape.value_storage
-    width = storage.row_width(shape.head_size)
-    return TensorInfo(storage.tensor_dtype, (shape.batch_size, spec.kv_num_heads, shape.present_length, width))
-
-
 def _is_in_place(
     spec: GroupQueryAttentionSpec,
     shape: GroupQueryAttentionShape,
@@ -137,7 +101,7 @@ def _is_in_place(
     name, past = PRESENT[side], PAST[side]
     if name not in outputs:
         return False
-    array, info = outputs[name], _present_info(spec, shape, side)
+    array, info = outputs[name], present_info(spec, shape, side)
     in_place = past in inputs and same_memory(array, inputs[past])
     require(
         not in_place or shape.present_length == shape.past_length,

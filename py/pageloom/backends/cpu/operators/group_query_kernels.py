@@ -10,7 +10,7 @@ from pageloom.attention.group_query.reference import sequence_step
 from pageloom.attention.group_query.spec import SIDES
 from pageloom.attention.numerics.dtypes import Array
 from pageloom.backends.cpu.operators.bound import KernelCall, Run
-from pageloom.backends.cpu.operators.group_query_attention import PAST, PRESENT, GroupQueryCall
+from pageloom.backends.cpu.operators.group_query_call import PAST, PRESENT, GroupQueryCall
 from pageloom.backends.cpu.operators.kernel_types import in_turn, sinks_of
 from pageloom.backends.cpu.operators.sliding_cache import SlidingCache
 from pageloom.backends.cpu.tiers import CompiledTier, kernel_path

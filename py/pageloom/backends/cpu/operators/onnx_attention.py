@@ -3,55 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pageloom.attention.numerics.dtypes import NUMPY_DTYPES, Array, describe_all, dtype_name
-from pageloom.attention.onnx.check import OnnxAttentionShape, check_nonpad, check_shapes
+from pageloom.attention.numerics.dtypes import Array, describe_all, dtype_name
+from pageloom.attention.onnx.check import check_nonpad, check_shapes
 from pageloom.attention.onnx.reference import onnx_attention
 from pageloom.attention.onnx.spec import OnnxAttentionSpec
-from pageloom.attention.tensors import DType, TensorInfo
 from pageloom.attention.validation import require, require_one_of, require_tensor
 from pageloom.backends.cpu.arrays import dense, require_apart, require_writable, views
 from pageloom.backends.cpu.context import CpuContext
 from pageloom.backends.cpu.operators.bound import KernelCall, Prepared, Run
 from pageloom.backends.cpu.operators.kernel_types import why_no_kernel
+from pageloom.backends.cpu.operators.onnx_call import OUTPUT_NAMES, PRESENTS, OnnxAttentionCall, output_info
 from pageloom.backends.cpu.operators.operator import CpuOperator
 from pageloom.backends.cpu.tiers import CompiledTier, Tier
-
-OUTPUT_NAMES = ("Y", "present_key", "present_value", "qk_matmul_output")
-PRESENTS = {"present_key": ("past_key", "K"), "present_value": ("past_value", "V")}
-"""Each with the past and the new rows that it joins."""
-
-
-@dataclass(frozen=True, slots=True)
-class OnnxAttentionCall:
-    """A checked call, and the names of the outputs that it computes."""
-
-    context: CpuContext
-    spec: OnnxAttentionSpec
-    shape: OnnxAttentionShape
-    inputs: dict[str, Array]
-    given: dict[str, Array]
-    wanted: frozenset[str]
-
-    @property
-    def value_dtype(self) -> DType:
-        """Element type of V, which may differ from that of Q and K."""
-        return dtype_name(self.inputs["V"])
-
-    def info(self, name: str) -> TensorInfo:
-        """Element type and shape of an output."""
-        return _output_info(self.shape, self.value_dtype, name)
-
-    def outputs(self) -> dict[str, Array]:
-        """The arrays of the outputs wanted: those given, and new ones."""
-        infos = {name: self.info(name) for name in OUTPUT_NAMES if name in self.wanted}
-        return {
-            name: self.given.get(name, np.empty(info.shape, NUMPY_DTYPES[info.dtype])) for name, info in infos.items()
-        }
 
 
 class CpuOnnxAttention(CpuOperator):
@@ -80,7 +47,7 @@ class CpuOnnxAttention(CpuOperator):
                 "outputs",
             )
         for name, array in arrays.items():
-            info = _output_info(shape, dtype_name(inputs["V"]), name)
+            info = output_info(shape, dtype_name(inputs["V"]), name)
             require_tensor(name, describe_all({name: array})[name], info.dtype, info.shape)
             require_writable(name, array)
             others = inputs | {other: one for other, one in arrays.items() if other != name}
@@ -113,20 +80,6 @@ class _Prepared(Prepared):
         from pageloom.backends.cpu.operators.onnx_kernels import bind  # noqa: PLC0415 - needs the compiled extension
 
         return bind(self._call, tier)
-
-
-def _output_info(shape: OnnxAttentionShape, value_dtype: DType, name: str) -> TensorInfo:
-    lead = (shape.batch_size, shape.kv_num_heads, shape.total_sequence_length)
-    rows = (shape.batch_size, shape.q_num_heads, shape.q_sequence_length)
-    if name == "present_key":
-        return TensorInfo(shape.dtype, (*lead, shape.head_size))
-    if name == "present_value":
-        return TensorInfo(value_dtype, (*lead, shape.v_head_size))
-    if name == "qk_matmul_output":
-        return TensorInfo(shape.dtype, (*rows, shape.total_sequence_length))
-    if shape.flat:
-        return TensorInfo(shape.dtype, (rows[0], rows[2], rows[1] * shape.v_head_size))
-    return TensorInfo(shape.dtype, (*rows, shape.v_head_size))
 
 
 def _run_reference(call: OnnxAttentionCall, outputs: dict[str, Array]) -> None:

@@ -10,7 +10,7 @@ from pageloom_cpu import Attention, Sequences
 from pageloom.attention.numerics.dtypes import Array
 from pageloom.backends.cpu.operators.bound import KernelCall, Run
 from pageloom.backends.cpu.operators.kernel_types import in_turn
-from pageloom.backends.cpu.operators.onnx_attention import PRESENTS, OnnxAttentionCall
+from pageloom.backends.cpu.operators.onnx_call import PRESENTS, OnnxAttentionCall
 from pageloom.backends.cpu.tiers import CompiledTier, kernel_path
 
 QkStage = Literal["scaled", "softcapped", "masked", "probabilities"]

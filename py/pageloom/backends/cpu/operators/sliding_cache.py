@@ -13,7 +13,7 @@ from pageloom_cpu import Sequences
 from pageloom.attention.group_query.reference import Step, sequence_step
 from pageloom.attention.group_query.spec import SIDES
 from pageloom.attention.numerics.dtypes import Array
-from pageloom.backends.cpu.operators.group_query_attention import PAST, GroupQueryCall
+from pageloom.backends.cpu.operators.group_query_call import PAST, GroupQueryCall
 
 
 class SlidingCache:
