@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pageloom.attention.cases.case import Case
+from pageloom.attention.numerics.dtypes import Array
 from pageloom.backends.cpu.facts import cpu_facts
 from pageloom.backends.cpu.operators import CpuOperators
 from pageloom.backends.cpu.operators.operator import CpuOperator
@@ -25,3 +27,8 @@ def operator_of(operators: CpuOperators, case: Case) -> CpuOperator:
         "tensor_scatter": operators.tensor_scatter,
     }
     return makers[case.operator](case.spec)
+
+
+def count_of(value: int) -> Array:
+    """A count as the layers' kernels read it, anew at each call."""
+    return np.array([value], np.int32)
