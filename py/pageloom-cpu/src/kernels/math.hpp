@@ -3,21 +3,26 @@
 
 constexpr float kNegativeInfinity = -__builtin_inff();
 
-// e^x within 2 ulp for x <= 88: Cody and Waite's reduction by ln 2 in two parts and a polynomial of degree 6 (the
-// coefficients of Cephes' expf); exactly 0 where the result would be subnormal.
+// x - n ln 2, with ln 2 in two parts (Cody and Waite).
+PAGELOOM_INLINE Vec reduced_by_ln2(Vec x, Vec n) { return fma(n, set(2.12194440e-4f), fma(n, set(-0.693359375f), x)); }
+
+// e^r for |r| <= ln 2 / 2 within 2e-9 of itself: the polynomial of degree 6 whose largest relative error is least, of
+// those that begin with 1 + r.
+PAGELOOM_INLINE Vec exponential_near_zero(Vec r) {
+  Vec p = fma(set(1.3843607e-3f), r, set(8.3741955e-3f));
+  p = fma(p, r, set(4.1668005e-2f));
+  p = fma(p, r, set(1.6666430e-1f));
+  p = fma(p, r, set(4.9999994e-1f));
+  return fma(fma(p, r, set(1.0f)), r, set(1.0f));
+}
+
+// e^x within 2 ulp for x <= 88: Cody and Waite's reduction by ln 2 in two parts; exactly 0 where the result would be
+// subnormal.
 PAGELOOM_INLINE Vec exponential(Vec x) {
   const Vec lowest = set(-87.33f);
-  Vec inside = max(x, lowest);
-  Vec n = round_even(mul(inside, set(1.44269504f)));
-  Vec r = fma(n, set(-0.693359375f), inside);
-  r = fma(n, set(2.12194440e-4f), r);
-  Vec p = fma(set(1.9875691500e-4f), r, set(1.3981999507e-3f));
-  p = fma(p, r, set(8.3334519073e-3f));
-  p = fma(p, r, set(4.1665795894e-2f));
-  p = fma(p, r, set(1.6666665459e-1f));
-  p = fma(p, r, set(5.0000001201e-1f));
-  p = fma(mul(r, r), p, add(r, set(1.0f)));
-  return if_less(x, lowest, zero(), scale_by_power(p, n));
+  const Vec inside = max(x, lowest), n = round_even(mul(inside, set(1.44269504f)));
+  const Vec r = fma(n, set(2.12194440e-4f), fma(n, set(-0.693359375f), inside));
+  return if_less(x, lowest, zero(), scale_by_power(exponential_near_zero(r), n));
 }
 
 // tanh x: an odd polynomial below 0.625 (Cephes' tanhf), 1 - 2 / (e^2|x| + 1) above.
