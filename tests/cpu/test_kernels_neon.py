@@ -14,7 +14,7 @@ SOURCES = HERE.parents[1] / "py" / "pageloom-cpu" / "src"
 
 
 PROGRAMS = {
-    "neon_check.cpp": ["levels/scalar.cpp", "levels/neon.cpp"],
+    "level_check.cpp": ["levels/scalar.cpp", "levels/neon.cpp"],
     "neon_layers_check.cpp": ["linear/levels/scalar.cpp", "linear/levels/neon.cpp", "linear/packing.cpp"],
 }
 
@@ -25,8 +25,7 @@ PROGRAMS = {
 def test_neon_kernels_agree_with_the_scalar_ones(tmp_path: Path, check: str) -> None:
     program = tmp_path / "check"
     sources = [SOURCES / name for name in PROGRAMS[check]]
-    subprocess.run(
-        [COMPILER, "-std=c++17", "-O1", "-static", f"-I{SOURCES}", HERE / check, *sources, "-o", program], check=True
-    )
+    flags = ["-std=c++17", "-O1", "-static", "-DPAGELOOM_LEVEL=neon", f"-I{SOURCES}"]
+    subprocess.run([COMPILER, *flags, HERE / check, *sources, "-o", program], check=True)
     result = subprocess.run([EMULATOR, program], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout

@@ -15,13 +15,13 @@ EVERYTHING = {
     "PAGELOOM_CPU_PIN": "1",
     "PAGELOOM_CPU_LEVEL": "scalar",
     "PAGELOOM_CPU_TIER": "naive",
-    "PAGELOOM_CPU_APPROXIMATE": "bf16",
+    "PAGELOOM_CPU_APPROXIMATE": "int16",
 }
 
 
 def test_an_option_that_is_not_given_comes_from_its_variable() -> None:
     assert CpuOptions.of(environment=EVERYTHING) == CpuOptions(
-        threads=3, pin=True, level="scalar", tier="naive", approximate="bf16"
+        threads=3, pin=True, level="scalar", tier="naive", approximate="int16"
     )
     assert set(EVERYTHING) == set(ENVIRONMENT.values())
 

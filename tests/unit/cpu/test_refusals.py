@@ -234,7 +234,7 @@ def test_a_tier_that_there_is_not_is_refused() -> None:
         ({"threads": 1.5}, "threads", "threads is 1.5"),
         ({"tier": "warp"}, "tier", "allowed are 'flash-decoding'"),
         ({"level": "sse"}, "level", "allowed are 'scalar'"),
-        ({"approximate": "fp8"}, "approximate", "allowed are 'bf16', 'int8-query'"),
+        ({"approximate": "fp8"}, "approximate", "allowed are 'int16', 'int8-query'"),
     ],
 )
 def test_a_bad_option_is_refused(options: dict[str, Any], param: str, words: str) -> None:
@@ -267,7 +267,7 @@ def test_an_instruction_set_of_another_machine_is_refused_with_its_reason() -> N
     assert "level neon cannot be used: " in error.message
 
 
-@pytest.mark.parametrize("name", ["bf16", "int8-query"])
+@pytest.mark.parametrize("name", ["int16", "int8-query"])
 def test_approximate_products_are_refused_where_no_kernel_does_them(name: str) -> None:
     error = raised(lambda: CpuOperators(approximate=name, **SLOWEST), NotSupported)
     assert error.param == "approximate"

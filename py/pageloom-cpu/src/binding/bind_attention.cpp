@@ -81,11 +81,11 @@ void set_qk_output(const View& view, const SequenceSource& source, AttentionProb
 
 void set_approximation(const std::string& name, AttentionCall& call) {
   AttentionProblem& problem = call.problem;
-  require(name == "bf16" || name == "int8_query", "approximation is '" + name + "'; bf16 and int8_query are allowed");
-  if (name == "bf16") {
+  require(name == "int16" || name == "int8_query", "approximation is '" + name + "'; int16 and int8_query are allowed");
+  if (name == "int16") {
     require(call.level->name == "avx512_amx",
-            "approximation 'bf16' needs level avx512_amx; the call runs on " + call.level->name);
-    problem.bf16_products = true;
+            "approximation 'int16' needs level avx512_amx; the call runs on " + call.level->name);
+    problem.two_limbs = true;
     return;
   }
   const Int8Dots int8 = int8_dots(*call.level);
@@ -180,8 +180,8 @@ nb::dict plan(const BoundAttention& self) {
   result["path"] = name_of(plan.path);
   result["level"] = self.call.level->name;
   const AttentionProblem& problem = self.call.problem;
-  if (problem.bf16_products) {
-    result["approximation"] = "bf16";
+  if (problem.two_limbs) {
+    result["approximation"] = "int16";
   } else if (problem.int8_dots) {
     result["approximation"] = "int8_query";
   } else {

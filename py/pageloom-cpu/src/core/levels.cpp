@@ -43,7 +43,7 @@ namespace {
 #if defined(__x86_64__)
 struct Features {
   bool avx2 = false, fma = false, f16c = false, avx512f = false, avx512bw = false, avx512vl = false, avx512dq = false;
-  bool avx512vnni = false, amx_tile = false, amx_bf16 = false, os_ymm = false, os_zmm = false, os_tiles = false;
+  bool avx512vnni = false, amx_tile = false, amx_int8 = false, os_ymm = false, os_zmm = false, os_tiles = false;
 };
 
 Features features() {
@@ -66,8 +66,8 @@ Features features() {
     f.avx512bw = b >> 30 & 1;
     f.avx512vl = b >> 31 & 1;
     f.avx512vnni = c >> 11 & 1;
-    f.amx_bf16 = d >> 22 & 1;
     f.amx_tile = d >> 24 & 1;
+    f.amx_int8 = d >> 25 & 1;
   }
   return f;
 }
@@ -81,7 +81,7 @@ std::string missing(std::initializer_list<std::pair<const char*, bool>> needs) {
 }
 #endif
 
-#ifdef PAGELOOM_HAS_AMX
+#if defined(PAGELOOM_HAS_AMX) && !defined(PAGELOOM_AMX_IN_LOOPS)
 // The kernel keeps tiles only for a process that asked for them; using them without kills it.
 bool tiles_permitted() {
 #ifdef __linux__
@@ -112,10 +112,12 @@ std::vector<Level> detect() {
   add(levels, "avx512", avx512::kernels, lacks_avx512);
 #ifdef PAGELOOM_HAS_AMX
   std::string lacks_tiles = lacks_avx512;
+#ifndef PAGELOOM_AMX_IN_LOOPS
   if (lacks_tiles.empty()) {
-    lacks_tiles = missing({{"AMX-TILE", f.amx_tile}, {"AMX-BF16", f.amx_bf16}, {"the tile state", f.os_tiles}});
+    lacks_tiles = missing({{"AMX-TILE", f.amx_tile}, {"AMX-INT8", f.amx_int8}, {"the tile state", f.os_tiles}});
   }
   if (lacks_tiles.empty() && !tiles_permitted()) lacks_tiles = "the kernel does not permit AMX tiles (arch_prctl)";
+#endif
   add(levels, "avx512_amx", avx512_amx::kernels, lacks_tiles);
 #else
   levels.push_back({"avx512_amx", nullptr, "the compiler that built pageloom-cpu knows no AMX"});

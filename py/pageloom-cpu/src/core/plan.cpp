@@ -10,7 +10,6 @@ namespace {
 constexpr int64_t kSmallCall = 400'000;
 // Keys below which a part of a range costs more to merge than it saves.
 constexpr int64_t kShortestSplit = 256;
-constexpr int64_t kTileKvBlock = 128;
 constexpr int64_t kRowsKvBlock = 128;
 constexpr int64_t kMostRowsKvBlock = 256;
 // Where so many bytes of a head lie together, hardware reads ahead by itself.
@@ -84,7 +83,7 @@ class Planner {
       const bool ask_ahead = problem_.key.head_stride < kReadAheadBytes || !fits_l3();
       plan_.row_blocks = {kRowsKvBlock, std::min(kRowsKvBlock, tokens), ask_ahead};
     }
-    plan_.kv_block_tile = std::clamp(round_down(budget / 2 / row_bytes, 16), int64_t{16}, kTileKvBlock);
+    plan_.kv_block_tile = std::clamp(round_down(budget / 2 / row_bytes, 16), int64_t{16}, kernels_.most_tile_keys);
     const int64_t rows = (budget - plan_.kv_block_tile * row_bytes) / row_bytes;
     const int64_t lanes = std::min(kernels_.most_tile_rows, round_down(rows, kernels_.tile_rows));
     plan_.row_tile = std::max<int64_t>(1, lanes / problem_.group);

@@ -80,7 +80,7 @@ struct AttentionProblem {
   Bias bias;
   LogSumExp log_sum_exp;
   QkOutput qk;
-  bool bf16_products = false;     // one bfloat16 product for each of float32, in tiles
+  bool two_limbs = false;         // Q and weights as whole numbers of 16 bits in tiles, not of 24
   GroupDots int8_dots = nullptr;  // q.k of int8 rows with Q rounded to 8 bits; nullptr for float32
 };
 
@@ -140,6 +140,7 @@ struct LevelKernels {
   int lanes;
   int tile_rows;           // rows of a tile are worked on in multiples of this
   int64_t most_tile_rows;  // more do not pay
+  int64_t most_tile_keys;  // of a block; likewise
   int64_t (*partial_stride)(const AttentionProblem&);
   size_t (*rows_scratch)(const AttentionProblem&, int64_t kv_block);
   size_t (*tile_scratch)(const AttentionProblem&, int64_t row_tile, int64_t kv_block);

@@ -1,17 +1,16 @@
-// Prefill on AMX over int8 and int4 caches, in three products of bfloat16 for each of float32, or one where
-// `bf16_products` is asked for. While the tiles multiply Q and K of a panel, the vectors turn the scores of the panel
-// before it into weights.
+// Prefill on AMX over int8 and int4 caches, in products of codes with limbs of Q and of the weights: three limbs for
+// what float32 would give, or two where `two_limbs` is asked for.
 #pragma once
 
-constexpr int64_t kTileKeys = 32;  // keys that are worked on at once
+constexpr int64_t kMostKeys = 256;  // of a block: their weights' sum fits into 32 bits
 
 struct AmxScratch {
   TileScratch tile;
-  float* scores[2];             // of the panel that is multiplied and of the one before it
-  uint16_t *keys, *values;      // [block][query_width], [value_width][block]
-  uint32_t *queries, *weights;  // tiles of pairs: [panel][channels / 32][part][2], [block / 32][part][2]
-  int64_t block;
-  float* end;
+  char *keys, *values, *queries, *weights;  // tiles, see amx_operands.hpp
+  float* units;                             // of Q's limbs: [panels][lanes]
+  int32_t* products[2];                     // tiles [limb][vector] of the product under way and of the one before it
+  int64_t block, query_steps;
+  char* end;
 };
 
 PAGELOOM_INLINE bool multiplies_on_amx(const AttentionProblem& problem) {
@@ -20,188 +19,255 @@ PAGELOOM_INLINE bool multiplies_on_amx(const AttentionProblem& problem) {
 }
 
 static AmxScratch amx_scratch(const AttentionProblem& problem, int64_t rows, int64_t kv_block, float* scratch) {
+  const int64_t limb_bytes = problem.two_limbs ? kLimbBytes<2> : kLimbBytes<3>;
   AmxScratch s;
-  s.block = (kv_block + kTileKeys - 1) / kTileKeys * kTileKeys;
-  const int64_t parts = problem.bf16_products ? 1 : 3;
+  s.block = round_up(kv_block, 64);
   s.tile = tile_scratch<kAmxVectors>(problem, rows, s.block, scratch);
-  s.keys = reinterpret_cast<uint16_t*>(s.tile.keys);
-  s.values = reinterpret_cast<uint16_t*>(s.tile.values);
-  float* next = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(s.tile.end) + 63) / 64 * 64);
-  s.queries = reinterpret_cast<uint32_t*>(next);
-  next += s.tile.panels * s.tile.query_width / 32 * parts * kAmxVectors * kTileFloats;
-  s.weights = reinterpret_cast<uint32_t*>(next);
-  next += s.block / kTileKeys * parts * kAmxVectors * kTileFloats;
-  s.scores[0] = s.tile.scores;
-  s.scores[1] = next;
-  next += s.block * s.tile.lanes;
-  s.end = next;
+  s.query_steps = round_up(s.tile.query_width, 64) / 64;
+  auto aligned = [](void* p) { return reinterpret_cast<char*>(round_up(reinterpret_cast<int64_t>(p), 64)); };
+  s.keys = aligned(s.tile.end);
+  s.values = s.keys + s.block / 16 * s.query_steps * kTileBytes;
+  s.queries = s.values + s.block / 64 * round_up(s.tile.value_width, 64) / 16 * kTileBytes;
+  s.weights = s.queries + s.tile.panels * s.query_steps * limb_bytes;
+  char* next = s.weights + s.block / 64 * limb_bytes;
+  for (int32_t*& products : s.products) {
+    products = reinterpret_cast<int32_t*>(next);
+    next += limb_bytes;
+  }
+  s.units = reinterpret_cast<float*>(next);
+  s.end = next + s.tile.panels * s.tile.lanes * sizeof(float);
   return s;
 }
 
 static size_t amx_scratch_size(const AttentionProblem& problem, int64_t rows, int64_t kv_block) {
   if (!multiplies_on_amx(problem)) return tile_scratch_size(problem, rows, kv_block);
   const AmxScratch s = amx_scratch(problem, rows, kv_block, nullptr);
-  return static_cast<size_t>(s.end - reinterpret_cast<float*>(s.tile.rows)) + 16;
+  return static_cast<size_t>(s.end - reinterpret_cast<char*>(s.tile.rows)) / sizeof(float) + 16;
 }
 
-// Keys [begin, end) of a block; zeros behind the last. Returns whether all are mapped.
+// Keys [begin, end) of a block. Returns whether all are mapped.
 static bool load_block(const AttentionProblem& problem, const Sequence& sequence, int head, int64_t begin, int64_t end,
                        const AmxScratch& s) {
   auto list = [&](const Cache& cache) {
     for (int64_t t = end - begin; t < s.block; t++) s.tile.rows[t] = nullptr;
     return list_rows(cache, problem.addressing, sequence.index, head, begin, end, s.tile.rows);
   };
+  const int64_t count = round_up(end - begin, 64);
+  auto is_i4 = [](const Cache& cache) { return cache.element == Element::i4; };
   const bool mapped = list(problem.key);
-  with_store(problem.key.element, [&](auto store) {
-    load_keys<decltype(store)>(s.tile.rows, s.block, problem.head_size, s.tile.query_width, s.keys);
-  });
+  (is_i4(problem.key) ? load_keys<StoreI4> : load_keys<StoreI8>)(s.tile.rows, count, problem.head_size, s.keys);
   list(problem.value);
-  with_store(problem.value.element, [&](auto store) {
-    load_values<decltype(store)>(s.tile.rows, s.block, problem.v_head_size, s.tile.value_width, s.values);
-  });
+  (is_i4(problem.value) ? load_values<StoreI4> : load_values<StoreI8>)(s.tile.rows, count, problem.v_head_size,
+                                                                       s.block / 64 * kTileBytes, s.values);
   return mapped;
 }
 
-#define PAGELOOM_TILE_PAIR(a, b0, b1, tiles)         \
-  PAGELOOM_TILE_LOAD(b0, tiles, 64);                 \
-  PAGELOOM_TILE_LOAD(b1, (tiles) + kTileFloats, 64); \
-  PAGELOOM_TILE_MULTIPLY(0, a, b0);                  \
-  PAGELOOM_TILE_MULTIPLY(1, a, b1)
-
-// The small parts first, while the sum of a step is small.
-#define PAGELOOM_TILE_STEP(tile, b0, b1, b2, b3)     \
-  PAGELOOM_TILE_LOAD(tile, a, stride * 2);           \
-  if (Parts == 3) {                                  \
-    PAGELOOM_TILE_PAIR(tile, b0, b1, b + 2 * kPart); \
-    PAGELOOM_TILE_PAIR(tile, b2, b3, b + kPart);     \
-  }                                                  \
-  PAGELOOM_TILE_PAIR(tile, b0, b1, b);               \
-  a += 32;                                           \
-  b += Parts * kPart;                                \
-  meanwhile()
-
-// sums[16][2 * kLanes] (+)= a[16][32 * steps] x the paired tiles b, with a's rows `stride` elements apart; `meanwhile`
-// is called after each step. A tile is not loaded into while it is multiplied: six of them take turns as operands.
-template <int Parts, bool Accumulate, class Meanwhile>
-PAGELOOM_INLINE void multiply_amx(const uint16_t* a, int64_t stride, const uint32_t* b, int64_t steps, float* sums,
-                                  Meanwhile meanwhile) {
-  constexpr int64_t kPart = kAmxVectors * kTileFloats;
-  constexpr int kRowBytes = kAmxVectors * kLanes * sizeof(float);
-  // The compiler does not know that the loads of tiles read memory.
-  asm volatile("" ::: "memory");
-  if (Accumulate) {
-    PAGELOOM_TILE_LOAD(0, sums, kRowBytes);
-    PAGELOOM_TILE_LOAD(1, sums + kLanes, kRowBytes);
-  } else {
-    PAGELOOM_TILE_ZERO(0);
-    PAGELOOM_TILE_ZERO(1);
-  }
-  for (int64_t step = 0; step < steps; step += 2) {
-    PAGELOOM_TILE_STEP(2, 4, 5, 6, 7);
-    if (step + 1 == steps) break;
-    PAGELOOM_TILE_STEP(3, 6, 7, 4, 5);
-  }
-  PAGELOOM_TILE_STORE(0, sums, kRowBytes);
-  PAGELOOM_TILE_STORE(1, sums + kLanes, kRowBytes);
-}
-
-// One panel's part of a block: its scores, from key `first` of the block on, become weights pair by pair of keys.
-template <int Parts>
-struct PanelWeights {
-  static constexpr int64_t kPanelTiles = Parts * kAmxVectors * kTileFloats;
-  int64_t panel = 0, first = 0, tiles = 0, pair = 0;
-  const float* scores = nullptr;
-  PanelShift<kAmxVectors> shift = {};
-  Vec total[kAmxVectors] = {zero(), zero()};
+// Sums of products with limbs become rows of floats: scores from those of Q, whose highest limb is signed; with those
+// of weights they are added to the rows, times `rescale`.
+enum class Limbed { queries, weights };
+template <int Limbs>
+struct Joined {
+  float* out;  // [rows][lanes]
+  Vec units[Limbs][kAmxVectors], rescale[kAmxVectors];
 };
 
-// The next `pairs` pairs of keys, or those that are left.
-template <int Parts>
-PAGELOOM_INLINE void weigh(PanelWeights<Parts>& part, int64_t pairs, uint32_t* weights) {
-  for (const int64_t end = smaller(part.pair + pairs, part.tiles * 16); part.pair < end; part.pair++) {
-    const float* scores = part.scores + 2 * part.pair * kAmxVectors * kLanes;
-    Vec low[kAmxVectors], high[kAmxVectors];
-    load_row(scores, low);
-    load_row(scores + kAmxVectors * kLanes, high);
+// Rows [Begin, End) of 16 from the tiles [limb][vector].
+template <int Limbs, Limbed B, int Begin, int End>
+PAGELOOM_INLINE void join_rows(const Joined<Limbs>& joined, const int32_t* products, float* out) {
+#pragma GCC unroll 16
+  for (int row = Begin; row < End; row++) {
 #pragma GCC unroll 2
     for (int n = 0; n < kAmxVectors; n++) {
-      low[n] = exponential(sub(low[n], part.shift.shift[n]));
-      high[n] = exponential(sub(high[n], part.shift.shift[n]));
-      part.total[n] = add(part.total[n], add(low[n], high[n]));
+      float* place = out + (row * kAmxVectors + n) * kLanes;
+      const Vec sum = join_limbs<Limbs>(products + (16 * n + row) * kLanes, joined.units, n);
+      store(place, B == Limbed::queries ? sum : fma(load(place), joined.rescale[n], sum));
     }
-    store_pair<Parts>(low, high, part.pair % 16, weights + part.pair / 16 * part.kPanelTiles);
   }
 }
 
-// Adds weights x V of a panel's part of a block.
-template <int Parts>
-static void add_weighted(PanelWeights<Parts>& part, const AmxScratch& s) {
+#define PAGELOOM_TILE_LIMB(low, high, multiply)   \
+  PAGELOOM_TILE_LOAD(7, b + (low) * kTileBytes);  \
+  multiply(low, 6, 7);                            \
+  PAGELOOM_TILE_LOAD(7, b + (high) * kTileBytes); \
+  multiply(high, 6, 7)
+
+// Adds to tiles [limb][vector] the products of tile `a` with `b`, [limb][vector]. The vectors have nothing to do with
+// that: meanwhile they join rows of the products before.
+template <int Limbs, Limbed B, int Begin, int End>
+PAGELOOM_INLINE void multiply_limbs(const char* a, const char* b, const Joined<Limbs>& joined, const int32_t* before,
+                                    float* out) {
+  constexpr int kSecond = Begin + (End - Begin + Limbs - 1) / Limbs,
+                kThird = Begin + (2 * (End - Begin) + Limbs - 1) / Limbs;
+  PAGELOOM_TILE_LOAD(6, a);
+  if (B == Limbed::queries) {
+    PAGELOOM_TILE_LIMB(0, 1, PAGELOOM_TILE_MULTIPLY_SIGNED);
+  } else {
+    PAGELOOM_TILE_LIMB(0, 1, PAGELOOM_TILE_MULTIPLY_UNSIGNED);
+  }
+  join_rows<Limbs, B, Begin, kSecond>(joined, before, out);
+  PAGELOOM_TILE_LIMB(2, 3, PAGELOOM_TILE_MULTIPLY_UNSIGNED);
+  join_rows<Limbs, B, kSecond, kThird>(joined, before, out);
+  if (Limbs == 3) {
+    PAGELOOM_TILE_LIMB(4, 5, PAGELOOM_TILE_MULTIPLY_UNSIGNED);
+  }
+  join_rows<Limbs, B, kThird, End>(joined, before, out);
+}
+
+// products[limb][vector] = a[steps] x b[steps][limb][vector], while `Rows` rows of those before are joined.
+template <int Limbs, Limbed B, int Rows>
+PAGELOOM_INLINE void multiply_steps(const char* a, const char* b, int64_t steps, int32_t* products,
+                                    const Joined<Limbs>& joined, const int32_t* before, float* out) {
+  PAGELOOM_TILE_ZERO(0);
+  PAGELOOM_TILE_ZERO(1);
+  PAGELOOM_TILE_ZERO(2);
+  PAGELOOM_TILE_ZERO(3);
+  PAGELOOM_TILE_ZERO(4);
+  PAGELOOM_TILE_ZERO(5);
+  if (steps == 1) {
+    multiply_limbs<Limbs, B, 0, Rows>(a, b, joined, before, out);
+  } else {
+    multiply_limbs<Limbs, B, 0, Rows / 2>(a, b, joined, before, out);
+    multiply_limbs<Limbs, B, Rows / 2, Rows>(a + kTileBytes, b + kLimbBytes<Limbs>, joined, before, out);
+    for (int64_t step = 2; step < steps; step++) {
+      multiply_limbs<Limbs, B, 0, 0>(a + step * kTileBytes, b + step * kLimbBytes<Limbs>, joined, before, out);
+    }
+  }
+  constexpr int64_t kTile = kTileBytes / sizeof(int32_t);
+  PAGELOOM_TILE_STORE(0, products);
+  PAGELOOM_TILE_STORE(1, products + kTile);
+  PAGELOOM_TILE_STORE(2, products + 2 * kTile);
+  PAGELOOM_TILE_STORE(3, products + 3 * kTile);
+  if (Limbs == 3) {
+    PAGELOOM_TILE_STORE(4, products + 4 * kTile);
+    PAGELOOM_TILE_STORE(5, products + 5 * kTile);
+  }
+}
+
+// Joins the products of `count` tiles of `a`, `stride` bytes apart, with b[steps][limb][vector].
+template <int Limbs, Limbed B>
+PAGELOOM_INLINE void multiply_all(const char* a, int64_t count, int64_t stride, const char* b, int64_t steps,
+                                  const AmxScratch& s, const Joined<Limbs>& joined) {
+  tiles_written();
+  int32_t *products = s.products[0], *before = s.products[1];
+  float* out = joined.out;
+  multiply_steps<Limbs, B, 0>(a, b, steps, products, joined, before, out);
+  for (int64_t i = 1; i < count; i++) {
+    int32_t* free = before;
+    before = products;
+    products = free;
+    multiply_steps<Limbs, B, 16>(a + i * stride, b, steps, products, joined, before, out);
+    out += 16 * kAmxVectors * kLanes;
+  }
+  join_rows<Limbs, B, 0, 16>(joined, products, out);
+}
+
+// Scores of a panel with `tiles` times 16 keys from key `first` of the block on.
+template <int Limbs>
+static void score_panel(int64_t panel, int64_t first, int64_t tiles, const AmxScratch& s) {
+  Joined<Limbs> scores;
+  scores.out = s.tile.scores;
+  Vec lowest[kAmxVectors];
+  for (int n = 0; n < kAmxVectors; n++) lowest[n] = load(s.units + panel * s.tile.lanes + n * kLanes);
+  units_of_limbs<Limbs>(lowest, scores.units);
+  const int64_t stride = s.query_steps * kTileBytes;
+  multiply_all<Limbs, Limbed::queries>(s.keys + first / 16 * stride, tiles, stride,
+                                       s.queries + panel * s.query_steps * kLimbBytes<Limbs>, s.query_steps, s, scores);
+}
+
+// Scores of `tiles` times 16 keys as whole weights relative to the largest, and zeros up to a multiple of 64 keys;
+// `total` takes their sums.
+template <int Limbs>
+static void weigh_panel(int64_t tiles, const Vec (&top)[kAmxVectors], const AmxScratch& s,
+                        __m512i (&total)[kAmxVectors]) {
+  const Vec hidden = set(kNegativeInfinity);
+  Vec largest[kAmxVectors];
+  for (int n = 0; n < kAmxVectors; n++) {
+    largest[n] = if_less(hidden, top[n], top[n], zero());
+    total[n] = _mm512_setzero_si512();
+  }
+  for (int64_t quad = 0; quad < round_up(tiles, 4) * 4; quad++) {
+    const float* scores = s.tile.scores + 4 * quad * kAmxVectors * kLanes;
+    char* weights = s.weights + quad / 16 * kLimbBytes<Limbs>;
+    for (int n = 0; n < kAmxVectors; n++) {
+      __m512i x[4];
+      for (int i = 0; i < 4; i++) {
+        x[i] = _mm512_setzero_si512();
+        if (quad < tiles * 4) {
+          x[i] = whole_weight<Limbs>(sub(load(scores + (i * kAmxVectors + n) * kLanes), largest[n]));
+          total[n] = _mm512_add_epi32(total[n], x[i]);
+        }
+      }
+      store_limbs<Limbs>(x, quad % 16, weights + n * kTileBytes);
+    }
+  }
+}
+
+// Adds weights x V of `steps` times 64 keys from key `first` of the block on, whose weights are in units of 1 over
+// kWholeOne of their largest.
+template <int Limbs>
+static void add_weighted(int64_t panel, int64_t first, int64_t steps, const PanelShift<kAmxVectors>& shift,
+                         const __m512i (&total)[kAmxVectors], const AmxScratch& s) {
   const TileScratch& tile = s.tile;
-  if (part.tiles == 0) return;
-  weigh(part, part.tiles * 16, s.weights);
-  rescale_panel<kAmxVectors>(part.panel, part.shift, part.total, tile);
-  for (int64_t c = 0; c < tile.value_width; c += 16) {
-    multiply_amx<Parts, true>(s.values + c * s.block + part.first, s.block, s.weights, part.tiles,
-                              tile.sums + (part.panel * tile.value_width + c) * tile.lanes, [] {});
+  Joined<Limbs> sums;
+  sums.out = tile.sums + panel * tile.value_width * tile.lanes;
+  Vec lowest[kAmxVectors];
+  for (int n = 0; n < kAmxVectors; n++) {
+    sums.rescale[n] = shift.rescale[n];
+    lowest[n] = mul(exponential(sub(shift.top[n], shift.shift[n])), set(1.0f / kWholeOne<Limbs>));
+    float* denominator = tile.denominators + panel * tile.lanes + n * kLanes;
+    const Vec added = mul(Vec{_mm512_cvtepu32_ps(total[n])}, lowest[n]);
+    store(denominator, fma(load(denominator), shift.rescale[n], added));
   }
+  units_of_limbs<Limbs>(lowest, sums.units);
+  multiply_all<Limbs, Limbed::weights>(s.values + first / 64 * kTileBytes, tile.value_width / 16,
+                                       s.block / 64 * kTileBytes, s.weights, steps, s, sums);
 }
 
-// Scores of keys [begin, end) of the block that starts at `block` for one panel, brought ready to be weighed; meanwhile
-// those of the part before it become weights.
-template <int Parts>
-static PanelWeights<Parts> score_panel(const AttentionProblem& problem, const AttentionTask& task, int kv_head,
-                                       int64_t panel, int64_t block, int64_t begin, int64_t end, bool mapped,
-                                       float* scores, PanelWeights<Parts>& before, const AmxScratch& s) {
-  TileScratch tile = s.tile;
-  tile.scores = scores;
-  const int64_t first = (begin - block) / kTileKeys * kTileKeys, count = end - block - first;
-  PanelWeights<Parts> part;
-  part.panel = panel;
-  part.first = first;
-  part.tiles = (count + kTileKeys - 1) / kTileKeys;
-  part.scores = scores;
-  const int64_t steps = tile.query_width / 32, keys = part.tiles * kTileKeys;
-  const uint32_t* queries = s.queries + panel * steps * part.kPanelTiles;
-  const int64_t share = (before.tiles * 16 + keys / 16 * steps - 1) / (keys / 16 * steps);
-  for (int64_t t = 0; t < keys; t += 16) {
-    multiply_amx<Parts, false>(s.keys + (first + t) * tile.query_width, tile.query_width, queries, steps,
-                               scores + t * tile.lanes, [&] { weigh(before, share, s.weights); });
-  }
+// Keys [begin, end), all in the block that starts at `block`, for one panel.
+template <int Limbs>
+static void attend_block(const AttentionProblem& problem, const AttentionTask& task, int kv_head, int64_t panel,
+                         int64_t block, int64_t begin, int64_t end, bool mapped, const AmxScratch& s) {
+  const TileScratch& tile = s.tile;
+  const int64_t first = (begin - block) / 64 * 64, count = end - block - first, tiles = (count + 15) / 16;
+  score_panel<Limbs>(panel, first, tiles, s);
   if (transforms_logits(problem)) transform_panel(problem, task, kv_head, panel, block + first, count, tile);
   if (!mapped) hide_unmapped(problem, task, kv_head, block + first, count, tile);
-  const Vec hidden = set(kNegativeInfinity);
-  for (int64_t i = count * tile.lanes; i < keys * tile.lanes; i += kLanes) store(scores + i, hidden);
+  for (int64_t i = count * tile.lanes; i < tiles * 16 * tile.lanes; i += kLanes) {
+    store(tile.scores + i, set(kNegativeInfinity));
+  }
   const float *begins = tile.begins + panel * tile.lanes, *ends = tile.ends + panel * tile.lanes;
   const bool masked = static_cast<float>(block + first) < latest(begins, tile.lanes) ||
                       static_cast<float>(end) > earliest(ends, tile.lanes);
-  part.shift = panel_maxima<kAmxVectors>(panel, block + first, count, masked, tile);
-  return part;
+  const PanelShift<kAmxVectors> shift = panel_maxima<kAmxVectors>(panel, block + first, count, masked, tile);
+  __m512i total[kAmxVectors];
+  weigh_panel<Limbs>(tiles, shift.top, s, total);
+  add_weighted<Limbs>(panel, first, (tiles + 3) / 4, shift, total, s);
 }
 
-template <int Parts>
-static void attend_amx_head(const AttentionProblem& problem, const AttentionTask& task, int kv_head,
-                            const AmxScratch& s) {
+template <int Limbs>
+static void attend_amx_head(const AttentionProblem& problem, const AttentionTask& task, int kv_head, int64_t kv_block,
+                            float* scratch, const AmxScratch& s) {
   const TileScratch& tile = s.tile;
   load_panels<kAmxVectors>(problem, task, kv_head, tile);
-  pair_queries<Parts>(tile.queries, tile.panels * tile.query_width / 32, s.queries);
+  bool fit = true;
+  for (int64_t panel = 0; panel < tile.panels; panel++) {
+    fit &= limbs_of_queries<Limbs>(tile.queries + panel * tile.query_width * tile.lanes, tile.query_width,
+                                   s.queries + panel * s.query_steps * kLimbBytes<Limbs>, s.units + panel * tile.lanes);
+  }
+  if (!fit) return attend_tile_head<kAmxVectors>(problem, task, kv_head, kv_block, scratch);
   const int64_t lanes = tile.panels * tile.lanes;
   const int64_t first = static_cast<int64_t>(earliest(tile.begins, lanes)),
                 last = static_cast<int64_t>(latest(tile.ends, lanes));
   for (int64_t block = first; block < last; block += s.block) {
     const int64_t block_end = smaller(block + s.block, last);
     const bool mapped = load_block(problem, task.sequence, kv_head, block, block_end, s);
-    PanelWeights<Parts> before;
     for (int64_t panel = 0; panel < tile.panels; panel++) {
-      const int64_t begin = larger(block, static_cast<int64_t>(earliest(tile.begins + panel * tile.lanes, tile.lanes)));
-      const int64_t end = smaller(block_end, static_cast<int64_t>(latest(tile.ends + panel * tile.lanes, tile.lanes)));
+      const float *begins = tile.begins + panel * tile.lanes, *ends = tile.ends + panel * tile.lanes;
+      const int64_t begin = larger(block, static_cast<int64_t>(earliest(begins, tile.lanes)));
+      const int64_t end = smaller(block_end, static_cast<int64_t>(latest(ends, tile.lanes)));
       if (begin >= end) continue;
-      float* scores = before.scores == s.scores[0] ? s.scores[1] : s.scores[0];
-      const PanelWeights<Parts> part =
-          score_panel<Parts>(problem, task, kv_head, panel, block, begin, end, mapped, scores, before, s);
-      add_weighted<Parts>(before, s);
-      before = part;
+      attend_block<Limbs>(problem, task, kv_head, panel, block, begin, end, mapped, s);
     }
-    add_weighted<Parts>(before, s);
   }
   finish_panels<kAmxVectors>(problem, task, kv_head, tile);
 }
@@ -211,11 +277,7 @@ static void attend_amx(const AttentionProblem& problem, const AttentionTask& tas
   const AmxScratch s = amx_scratch(problem, (task.row_end - task.row_begin) * problem.group, kv_block, scratch);
   tiles_begin();
   for (int kv_head = task.head_begin; kv_head < task.head_end; kv_head++) {
-    if (problem.bf16_products) {
-      attend_amx_head<1>(problem, task, kv_head, s);
-    } else {
-      attend_amx_head<3>(problem, task, kv_head, s);
-    }
+    (problem.two_limbs ? attend_amx_head<2> : attend_amx_head<3>)(problem, task, kv_head, kv_block, scratch, s);
   }
   tiles_end();
 }

@@ -17,6 +17,19 @@
 
 // A constant, so that nothing of a level runs before it is known to be able to.
 static constexpr LevelKernels kKernels = {
-    kLanes,       2 * kLanes,         512,         partial_stride, rows_scratch_size, tile_scratch_size,   attend_rows,
-    attend_naive, naive_scratch_size, attend_tile, merge,          append_row,        append_scratch_size, quantize_row,
+    kLanes,
+    2 * kLanes,
+    512,
+    128,
+    partial_stride,
+    rows_scratch_size,
+    tile_scratch_size,
+    attend_rows,
+    attend_naive,
+    naive_scratch_size,
+    attend_tile,
+    merge,
+    append_row,
+    append_scratch_size,
+    quantize_row,
 };

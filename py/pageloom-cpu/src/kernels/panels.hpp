@@ -102,10 +102,11 @@ static void hide_unmapped(const AttentionProblem& problem, const AttentionTask& 
   }
 }
 
-// What weights of a panel are relative to, and what was summed up so far must be multiplied by.
+// The largest scores of a panel's keys; what weights are relative to, and what was summed up so far must be multiplied
+// by.
 template <int N>
 struct PanelShift {
-  Vec shift[N], rescale[N];
+  Vec top[N], shift[N], rescale[N];
   bool grown;
 };
 
@@ -140,6 +141,7 @@ static PanelShift<N> panel_maxima(int64_t panel, int64_t begin, int64_t count, b
   result.grown = false;
   for (int n = 0; n < N; n++) {
     const Vec before = load(maxima + n * kLanes), after = max(top[n], before);
+    result.top[n] = top[n];
     result.grown |= any_less(before, after);
     result.shift[n] = if_less(hidden, after, after, zero());
     result.rescale[n] = exponential(sub(before, result.shift[n]));
@@ -186,13 +188,15 @@ template <int N>
 static void finish_panels(const AttentionProblem& problem, const AttentionTask& task, int kv_head,
                           const TileScratch& s) {
   const int64_t rows = (task.row_end - task.row_begin) * problem.group, stride = partial_stride(problem);
-  for (int64_t first = 0; first < rows; first += kLanes) {
-    if (!task.partial) {
-      for (int64_t r = first; r < smaller(first + kLanes, rows); r++) {
-        const int head = kv_head * problem.group + static_cast<int>(r % problem.group);
-        ask_row<kToWrite>(problem.output, task.sequence, task.row_begin + r / problem.group, head, problem.v_head_size);
-      }
+  auto ask = [&](int64_t begin) {
+    for (int64_t r = begin; r < smaller(begin + kLanes, rows); r++) {
+      const int head = kv_head * problem.group + static_cast<int>(r % problem.group);
+      ask_row<kToWrite>(problem.output, task.sequence, task.row_begin + r / problem.group, head, problem.v_head_size);
     }
+  };
+  if (!task.partial) ask(0);
+  for (int64_t first = 0; first < rows; first += kLanes) {
+    if (!task.partial) ask(first + kLanes);
     const float* sums = s.sums + first / s.lanes * s.value_width * s.lanes + first % s.lanes;
     for (int64_t c = 0; c < s.value_width; c += kLanes) {
       Vec block[kLanes];

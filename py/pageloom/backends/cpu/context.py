@@ -12,7 +12,7 @@ INSTALL = (
     "(on Debian apt-get install g++ python3-dev)"
 )
 
-_KERNEL_WORDS: dict[Approximation, str] = {"bf16": "bf16", "int8-query": "int8_query"}
+_KERNEL_WORDS: dict[Approximation, str] = {"int16": "int16", "int8-query": "int8_query"}
 
 
 class CpuContext:

@@ -15,11 +15,11 @@ Level = Literal["scalar", "neon", "avx2", "avx512", "avx512_amx"]
 LEVELS: tuple[Level, ...] = ("scalar", "neon", "avx2", "avx512", "avx512_amx")
 """Instruction sets that the kernels are compiled for, slowest first."""
 
-Approximation = Literal["bf16", "int8-query"]
-APPROXIMATIONS: tuple[Approximation, ...] = ("bf16", "int8-query")
+Approximation = Literal["int16", "int8-query"]
+APPROXIMATIONS: tuple[Approximation, ...] = ("int16", "int8-query")
 """Products that are not those of float32, each to be asked for by its name.
 
-- bf16: queries and weights are rounded to bfloat16 for one product in place of three (AMX);
+- int16: queries and weights of a prefill over int8 and int4 caches are rounded to 16 bits in place of 24 (AMX);
 - int8-query: each row of queries is rounded to int8 for its products with int8 keys (VNNI).
 """
 

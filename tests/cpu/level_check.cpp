@@ -1,5 +1,5 @@
-// Runs the NEON kernels against the scalar ones on the same data: every kernel,
-// storage and an uneven head size.
+// Runs the kernels of the level PAGELOOM_LEVEL against the scalar ones on the same data: every kernel and storage, head
+// sizes even and not.
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -11,7 +11,7 @@ namespace pageloom {
 namespace scalar {
 extern const LevelKernels kernels;
 }
-namespace neon {
+namespace PAGELOOM_LEVEL {
 extern const LevelKernels kernels;
 }
 }  // namespace pageloom
@@ -19,6 +19,12 @@ extern const LevelKernels kernels;
 using namespace pageloom;
 
 namespace {
+
+#ifdef __aarch64__
+using Half = __fp16;
+#else
+using Half = _Float16;
+#endif
 
 constexpr int kHeads = 6, kKvHeads = 2, kKeys = 83, kRows = 21;
 
@@ -60,7 +66,7 @@ std::vector<char> random_rows(Element element, int channels, std::mt19937& rando
       __builtin_memcpy(out, row.data(), static_cast<size_t>(width));
     } else if (element == Element::f16) {
       for (int c = 0; c < channels; c++) {
-        const __fp16 half = row[static_cast<size_t>(c)];
+        const Half half = row[static_cast<size_t>(c)];
         __builtin_memcpy(out + 2 * c, &half, 2);
       }
     } else {
@@ -99,11 +105,11 @@ int main() {
   std::normal_distribution<float> normal;
   int failures = 0;
   for (Element element : {Element::f32, Element::f16, Element::i8, Element::i4}) {
-    for (int channels : {64, 19}) {
+    for (int channels : {64, 19, 128}) {
       const float scale = element == Element::i4 ? 1 / 7.0f : 1 / 127.0f;
       std::mt19937 same = random;
-      std::vector<char> keys = random_rows(element, channels, random, neon::kernels);
-      std::vector<char> values = random_rows(element, channels, random, neon::kernels);
+      std::vector<char> keys = random_rows(element, channels, random, PAGELOOM_LEVEL::kernels);
+      std::vector<char> values = random_rows(element, channels, random, PAGELOOM_LEVEL::kernels);
       if (keys != random_rows(element, channels, same, scalar::kernels)) {
         failures++;
         std::printf("codes differ\n");
@@ -123,7 +129,7 @@ int main() {
       problem.softcap = 8;
       for (Kind kind : {Kind::rows, Kind::tile, Kind::naive}) {
         const std::vector<float> a = attend(scalar::kernels, problem, Kind::naive);
-        const std::vector<float> b = attend(neon::kernels, problem, kind);
+        const std::vector<float> b = attend(PAGELOOM_LEVEL::kernels, problem, kind);
         float worst = 0;
         for (size_t i = 0; i < a.size(); i++) worst = std::fmax(worst, std::fabs(a[i] - b[i]));
         if (!(worst < 5e-6f)) {
