@@ -133,6 +133,32 @@ def test_lengths_around_the_edges_of_blocks(level: str, total: int) -> None:
         run(Setup(counts=(count,), totals=(total,), layout="paged", flat=True, head_size=32), level, None)
 
 
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("total", [5, 77])
+@pytest.mark.parametrize("softcap", [0.0, 20.0])
+def test_what_sees_a_nan_is_nan_and_nothing_else_is(level: str, path: str, total: int, softcap: float) -> None:
+    for count in (1, total // 2):
+        for poisoned in ("query", "key_cache"):
+            options: dict[str, Any] = {"softcap": softcap, "bias": bias(1, 1, 1, total)}
+            setup = Setup(counts=(count,), totals=(total,), key="f32", value="f32", options=options)
+            built = build(setup, np.random.default_rng(7))
+            built.arguments["bias"][..., total - count - 1] = 0
+            nan = np.zeros((count, setup.heads), np.bool_)
+            if poisoned == "query":
+                built.arguments["query"][0, -1, 2, 9] = np.nan
+                nan[-1, 2] = True
+            else:
+                built.arguments["key_cache"][0, 1, total - count - 1, 9] = np.nan
+                nan[:, 2:] = True
+            attention = pageloom_cpu.Attention(
+                pageloom_cpu.Sequences(**built.sequences), **built.arguments, level=level, path=path
+            )
+            attention()
+            assert (np.isnan(built.output) == nan[..., None]).all()
+            assert (np.isnan(built.log_sum_exp) == nan).all()
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("total", [15, 16, 17, 33, 127, 129, 145, 300])
 def test_long_tokens_are_read_in_pieces_of_a_block(level: str, total: int) -> None:

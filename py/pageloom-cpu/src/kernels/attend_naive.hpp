@@ -65,18 +65,17 @@ static void attend_naive(const AttentionProblem& problem, const AttentionTask& t
       float maximum = kNegativeInfinity, denominator = 0;
       for (int c = 0; c < width; c++) sums[c] = 0;
       const float sink = sink_of(problem, head);
-      if (online_softmax(scores, count, maximum, denominator, sums, width)) {
-        for (int64_t t = begin; t < end; t++) {
-          if (scores[t - begin] == 0) continue;
-          const Run run = run_at(problem.value, problem.addressing, sequence.index, kv_head, t, t + 1);
-          accumulate(scores + (t - begin), 0, &run.data, 0, 1, problem.v_head_size, sums, 0, kNothingAhead);
-        }
+      online_softmax(scores, count, maximum, denominator, sums, width);
+      for (int64_t t = begin; t < end; t++) {
+        if (scores[t - begin] == 0) continue;
+        const Run run = run_at(problem.value, problem.addressing, sequence.index, kv_head, t, t + 1);
+        accumulate(scores + (t - begin), 0, &run.data, 0, 1, problem.v_head_size, sums, 0, kNothingAhead);
       }
       if (qk.data && qk.stage == QkStage::probabilities) {
         const float top = sink > maximum ? sink : maximum;
-        const float rescale = denominator > 0 ? expf(maximum - top) : 0;
+        const float rescale = top > kNegativeInfinity ? expf(maximum - top) : 1;
         const float all = denominator * rescale + (sink > kNegativeInfinity ? expf(sink - top) : 0);
-        for (int64_t i = 0; i < count; i++) scores[i] = all > 0 ? scores[i] * (rescale / all) : 0;
+        for (int64_t i = 0; i < count; i++) scores[i] = all == 0 ? 0 : scores[i] * (rescale / all);
         capture(qk, sequence, row, head, scores, begin, end, 0);
       }
       finish_row(problem, sequence, row, head, maximum, denominator, sums);

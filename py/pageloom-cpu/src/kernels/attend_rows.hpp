@@ -29,12 +29,12 @@ static size_t rows_scratch_size(const AttentionProblem& problem, int64_t kv_bloc
                                                                    padded(problem.v_head_size) + 2));
 }
 
-// Brings `logits` of one head to weights relative to its running maximum. Returns whether any key is visible.
-static bool online_softmax(float* logits, int64_t count, float& maximum, float& denominator, float* sums,
+// Brings `logits` of one head to weights relative to its running maximum, which leaves NaN out.
+static void online_softmax(float* logits, int64_t count, float& maximum, float& denominator, float* sums,
                            int64_t width) {
   Vec top = set(kNegativeInfinity);
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) top = max(top, load(logits + i));
+  for (; i + kLanes <= count; i += kLanes) top = max(load(logits + i), top);
   float block_maximum = largest(top);
   for (int64_t j = i; j < count; j++) block_maximum = logits[j] > block_maximum ? logits[j] : block_maximum;
   if (block_maximum > maximum) {
@@ -43,11 +43,7 @@ static bool online_softmax(float* logits, int64_t count, float& maximum, float& 
     denominator *= rescale;
     for (int64_t c = 0; c < width; c += kLanes) store(sums + c, mul(load(sums + c), set(rescale)));
   }
-  if (block_maximum == kNegativeInfinity) {
-    for (int64_t j = 0; j < count; j++) logits[j] = 0;
-    return false;
-  }
-  const Vec shift = set(maximum);
+  const Vec shift = set(maximum > kNegativeInfinity ? maximum : 0);
   Vec total = zero();
   for (i = 0; i + kLanes <= count; i += kLanes) {
     const Vec weight = exponential(sub(load(logits + i), shift));
@@ -60,7 +56,6 @@ static bool online_softmax(float* logits, int64_t count, float& maximum, float& 
     store_first(logits + i, exponential(sub(load_first(logits + i, n), shift)), n);
     for (; i < count; i++) denominator += logits[i];
   }
-  return true;
 }
 
 // Rows [begin, end) of those of a block of K or V: what is read for one head before it is read for the next.
@@ -147,7 +142,7 @@ static void piece_scores(const AttentionProblem& problem, const HeadGroup& heads
 static bool seen_by_group(const float* weights, int64_t stride, int group, int64_t i) {
   float total = 0;
   for (int g = 0; g < group; g++) total += weights[g * stride + i];
-  return total > 0;
+  return total != 0;
 }
 
 // Adds weights x V. Where keys may be hidden from all heads, those are left out: they may hold NaN.

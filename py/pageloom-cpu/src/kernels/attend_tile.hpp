@@ -6,7 +6,7 @@
 static bool seen_by_some(const float* weights, int64_t lanes) {
   float total = 0;
   for (int64_t lane = 0; lane < lanes; lane++) total += weights[lane];
-  return total > 0;
+  return total != 0;
 }
 
 // Adds weights x V of keys [begin, begin + count) of the block. Where keys may be hidden from all rows, those are left

@@ -17,10 +17,10 @@ PAGELOOM_INLINE Vec exponential_near_zero(Vec r) {
 }
 
 // e^x within 2 ulp for x <= 88: Cody and Waite's reduction by ln 2 in two parts; exactly 0 where the result would be
-// subnormal.
+// subnormal, NaN of NaN.
 PAGELOOM_INLINE Vec exponential(Vec x) {
   const Vec lowest = set(-87.33f);
-  const Vec inside = max(x, lowest), n = round_even(mul(inside, set(1.44269504f)));
+  const Vec inside = max(lowest, x), n = round_even(mul(inside, set(1.44269504f)));
   const Vec r = fma(n, set(2.12194440e-4f), fma(n, set(-0.693359375f), inside));
   return if_less(x, lowest, zero(), scale_by_power(exponential_near_zero(r), n));
 }
@@ -33,7 +33,7 @@ PAGELOOM_INLINE Vec hyperbolic_tangent(Vec x) {
   p = fma(p, square, set(1.33314422036e-1f));
   p = fma(p, square, set(-3.33332819422e-1f));
   Vec small = fma(mul(p, square), x, x);
-  Vec doubled = min(add(size, size), set(40.0f));
+  Vec doubled = min(set(40.0f), add(size, size));
   Vec big = sub(set(1.0f), div(set(2.0f), add(exponential(doubled), set(1.0f))));
   return if_less(size, set(0.625f), small, copy_sign(big, x));
 }

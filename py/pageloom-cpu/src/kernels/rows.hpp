@@ -51,7 +51,7 @@ static void finish_row(const AttentionProblem& problem, const Sequence& sequence
     }
   }
   const Cache& value = problem.value;
-  float factor = denominator > 0 ? rescale / denominator : 0;
+  float factor = denominator == 0 ? 0 : rescale / denominator;
   if (value.scale && !value.per_channel) factor *= value.scale[0];
   const float* scales =
       value.per_channel ? value.scale + static_cast<int64_t>(head / problem.group) * channels : nullptr;
@@ -72,7 +72,7 @@ static void finish_row(const AttentionProblem& problem, const Sequence& sequence
     const int64_t first =
         lse.sequence_stride ? sequence.index * lse.sequence_stride : sequence.query_row * lse.row_stride;
     lse.data[first + row * lse.row_stride + head * lse.head_stride] =
-        denominator > 0 ? maximum + logf(denominator) : kNegativeInfinity;
+        denominator == 0 ? kNegativeInfinity : maximum + logf(denominator);
   }
 }
 
@@ -92,7 +92,7 @@ static void merge(const AttentionProblem& problem, const MergeTask& task, float*
     for (int c = 0; c < width; c++) scratch[c] = 0;
     for (int s = 0; s < task.splits; s++) {
       const float* partial = first + s * task.split_stride;
-      if (partial[0] == kNegativeInfinity) continue;
+      if (partial[1] == 0) continue;
       const float weight = expf(partial[0] - maximum);
       denominator += weight * partial[1];
       for (int c = 0; c < width; c += kLanes)

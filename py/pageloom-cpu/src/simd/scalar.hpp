@@ -31,7 +31,7 @@ PAGELOOM_INLINE Vec if_less(Vec a, Vec b, Vec yes, Vec no) { return a.v < b.v ? 
 PAGELOOM_INLINE bool any_less(Vec a, Vec b) { return a.v < b.v; }
 PAGELOOM_INLINE Vec absolute(Vec a) { return {fabsf(a.v)}; }
 PAGELOOM_INLINE Vec copy_sign(Vec magnitude, Vec sign) { return {copysignf(magnitude.v, sign.v)}; }
-PAGELOOM_INLINE Vec scale_by_power(Vec a, Vec n) { return {ldexpf(a.v, static_cast<int>(n.v))}; }
+PAGELOOM_INLINE Vec scale_by_power(Vec a, Vec n) { return {ldexpf(a.v, static_cast<int>(lrintf(n.v)))}; }
 PAGELOOM_INLINE float sum(Vec a) { return a.v; }
 PAGELOOM_INLINE float largest(Vec a) { return a.v; }
 
