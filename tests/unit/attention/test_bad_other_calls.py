@@ -86,6 +86,7 @@ SQUARE = {"Q": info(2, 4, 5, 16), "K": info(2, 2, 5, 16), "V": info(2, 2, 5, 24)
 BAD_ONNX: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({}, {"Q": info(5, 16)}, "Q", "3 or 4 dimensions"),
     ({}, {"Q": info(2, 5, 64)}, "K", "3 dimensions"),
+    ({}, {"V": info(2, 2, 5, 0)}, "V", "at least one channel"),
     ({}, {"K": info(2, 2, 5, 8)}, "K", "batch and head size must agree"),
     ({}, {"K": info(2, 3, 5, 16), "V": info(2, 3, 5, 16)}, "K", "4 heads, no multiple of the 3"),
     ({}, {"V": info(2, 2, 6, 16)}, "V", "batch, heads and rows must agree"),

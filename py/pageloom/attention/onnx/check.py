@@ -73,6 +73,7 @@ def check_shapes(spec: OnnxAttentionSpec, given: dict[str, TensorInfo]) -> OnnxA
 
 def _split(param: str, tensor: TensorInfo, heads: int | None, heads_param: str) -> tuple[int, int, int, int]:
     """(batch, heads, rows, head size) of a tensor of three or four dimensions."""
+    require(tensor.shape[-1] > 0, f"{param} has shape {tensor.shape}; at least one channel is expected", param)
     if len(tensor.shape) == 4:
         batch, own, rows, width = tensor.shape
         require(

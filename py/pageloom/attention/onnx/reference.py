@@ -56,8 +56,10 @@ def onnx_attention(
             bias = np.broadcast_to(to_float64(mask), full)
             visible = visible & ~np.isneginf(bias)
 
+    group = shape.q_num_heads // shape.kv_num_heads
+
     def grouped(array: Array) -> Array:
-        return array.reshape(shape.batch_size, shape.kv_num_heads, -1, *array.shape[2:])
+        return array.reshape(shape.batch_size, shape.kv_num_heads, group, *array.shape[2:])
 
     attended = attend(
         grouped(to_float64(query)),
@@ -72,7 +74,7 @@ def onnx_attention(
     if not allow_nan:
         refuse_nan("output", output)
     return OnnxAttentionResult(
-        output=output.swapaxes(1, 2).reshape(*full[::2][:1], full[2], -1) if shape.flat else output,
+        output=output.swapaxes(1, 2).reshape(full[0], full[2], full[1] * shape.v_head_size) if shape.flat else output,
         present_key=key,
         present_value=value,
         qk_matmul_output=_qk_output(spec, attended, grouped(visible)).reshape(full),
