@@ -16,7 +16,8 @@ from pageloom.attention.paged.spec import PagedAttentionSpec
 from pageloom.attention.tensors import TensorInfo
 from pageloom.backends.cpu.operators import CpuOperators
 from pageloom.backends.cpu.operators.operator import CpuOperator
-from pageloom.errors import InvalidArgument, NotSupported, PageloomError
+from pageloom.backends.cpu.tiers import Tier
+from pageloom.errors import CapacityExceeded, InvalidArgument, NotSupported, PageloomError
 from tests.unit.attention.test_bad_other_calls import BAD_GROUP_QUERY_INPUTS, BAD_ONNX, DECODE, SQUARE
 from tests.unit.attention.test_bad_other_calls import HEADS as GROUP_QUERY_HEADS
 from tests.unit.attention.test_bad_paged_calls import (
@@ -74,6 +75,22 @@ def test_a_bad_input_of_group_query_attention_is_refused(
     operator = OPERATORS.group_query_attention(GroupQueryAttentionSpec(**(GROUP_QUERY_HEADS | attributes)))
     inputs = zeros(DECODE | changes) | {"total_sequence_length": np.array(total, np.int32)}
     refused(operator, inputs, param, words)
+
+
+@pytest.mark.parametrize("tier", ["reference", None])
+def test_outputs_that_no_memory_holds_are_refused(tier: Tier | None) -> None:
+    operator = OPERATORS.group_query_attention(GroupQueryAttentionSpec(num_heads=512, kv_num_heads=512))
+    longest = 2**31 - 1
+    inputs = zeros({
+        "query": TensorInfo("float32", (1, 1, 512 * 256)),
+        "key": TensorInfo("float32", (1, 1, 512 * 256)),
+        "value": TensorInfo("float32", (1, 1, 512 * 256)),
+        "past_key": TensorInfo("float32", (1, 512, 1, 256)),
+        "past_value": TensorInfo("float32", (1, 512, 1, 256)),
+        "seqlens_k": TensorInfo("int32", (1,)),
+    }) | {"total_sequence_length": np.array(longest, np.int32)}  # fmt: skip
+    error = raised(lambda: operator(tier=tier, **inputs), CapacityExceeded)
+    assert str(longest) in error.message
 
 
 @pytest.mark.parametrize(("attributes", "changes", "param", "words"), BAD_ONNX)

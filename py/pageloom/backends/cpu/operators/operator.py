@@ -11,6 +11,7 @@ from pageloom.attention.validation import require_one_of
 from pageloom.backends.cpu.context import CpuContext
 from pageloom.backends.cpu.operators.bound import Bound, Prepared, RecordedCall
 from pageloom.backends.cpu.tiers import COMPILED_TIERS, TIERS, CpuExplanation, Tier, explain_plan, require_path
+from pageloom.errors import CapacityExceeded
 
 
 class CpuOperator(ABC):
@@ -37,7 +38,8 @@ class CpuOperator(ABC):
     def __call__(self, *, tier: Tier | None = None, **inputs: Any) -> dict[str, Array]:
         """The outputs by ONNX name. `tier` forces a tier.
 
-        Raises `InvalidArgument` for inputs that break the contract, `NotSupported` for a tier that cannot run the call.
+        Raises `InvalidArgument` for inputs that break the contract, `NotSupported` for a tier that cannot run the call,
+        `CapacityExceeded` for outputs that do not fit into memory.
         """
         bound = self._bound(self._prepared(inputs, may_copy=True), tier)
         bound.run()
@@ -56,6 +58,12 @@ class CpuOperator(ABC):
             cannot |= dict.fromkeys(COMPILED_TIERS, self._context.why_no_kernels)
         found = fastest(TIERS, {known: cannot.get(known) for known in TIERS}, forced)
         usable = CpuExplanation(found.tier, found.reasons)
+        try:
+            return self._bound_to(prepared, usable, forced)
+        except MemoryError as error:
+            raise CapacityExceeded(f"the arrays of the call do not fit into memory: {error}") from error
+
+    def _bound_to(self, prepared: Prepared, usable: CpuExplanation, forced: Tier | None) -> Bound:
         if usable.tier == "reference":
             outputs, run = prepared.bind_reference()
             return Bound(outputs, run, lambda: usable)
