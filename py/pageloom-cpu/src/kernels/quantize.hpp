@@ -9,7 +9,7 @@ static void quantize_row(const float* values, const float* scale, bool per_chann
   auto nonzero = [&](Vec unit) { return if_less(zero(), absolute(unit), unit, one); };
   const Vec unit_of_all = nonzero(set(*scale)), inverse_of_all = div(one, unit_of_all);
   for (int c = 0; c < count; c += kUnit) {
-    alignas(64) char bytes[kUnit];
+    Vec code[2];
     for (int half = 0; half < 2; half++) {
       const int first = c + half * kLanes, n = static_cast<int>(larger(0, smaller(kLanes, count - first)));
       const Vec x = n ? load_first(values + first, n) : zero();
@@ -19,16 +19,21 @@ static void quantize_row(const float* values, const float* scale, bool per_chann
         inverse = div(one, unit);
       }
       const Vec scaled = divide ? div(x, unit) : mul(x, inverse);
-      store_i8(bytes + half * kLanes, round_even(max(min(scaled, high), low)));
+      code[half] = round_even(max(min(scaled, high), low));
     }
-    const int n = static_cast<int>(smaller(kUnit, count - c));
+    const int left = static_cast<int>(smaller(kUnit, count - c));
+    alignas(64) char bytes[kUnit];
+    char *place = codes + (nibbles ? c / 2 : c), *out = left == kUnit ? place : bytes;
     if (nibbles) {
-      for (int i = 0; i < n; i += 2) {
-        const int odd = i + 1 < n ? bytes[i + 1] : 0;
-        codes[(c + i) / 2] = static_cast<char>((bytes[i] + 8) | (odd + 8) << 4);
-      }
+      // even + 8 + 16 * (odd + 8), as the signed number that has this byte.
+      Vec even, odd;
+      deinterleave(code[0], code[1], even, odd);
+      const Vec eight = set(8.0f), above = if_less(odd, zero(), add(odd, eight), sub(odd, eight));
+      store_i8(out, fma(set(16.0f), above, add(even, eight)));
     } else {
-      memcpy(codes + c, bytes, n);
+      store_i8(out, code[0]);
+      store_i8(out + kLanes, code[1]);
     }
+    if (left < kUnit) memcpy(place, bytes, nibbles ? (left + 1) / 2 : left);
   }
 }
