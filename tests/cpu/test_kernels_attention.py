@@ -65,6 +65,13 @@ SETUPS = {
     "paged-unmapped-int4": Setup(
         layout="paged", counts=(1,), totals=(70,), flat=True, key="int4", value="int4", unmapped=((0, 0), (0, 2))
     ),
+    "paged-unmapped-softcap": Setup(
+        layout="paged", counts=(1, 40), totals=(70, 90), flat=True, key="f32", value="f32",
+        unmapped=((0, 0), (0, 2), (1, 3)), options={"softcap": 2.0},
+    ),
+    "paged-unmapped-softcap-int8": Setup(
+        layout="paged", totals=(300,), flat=True, unmapped=((0, 1), (0, 17)), options={"softcap": 2.0}
+    ),
     "latent": Setup(
         layout="paged", latent=True, kv_heads=1, heads=16, head_size=96, v_head_size=64, totals=(80,), flat=True
     ),

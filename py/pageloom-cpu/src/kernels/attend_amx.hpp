@@ -231,7 +231,7 @@ static void attend_block(const AttentionProblem& problem, const AttentionTask& t
   const int64_t first = (begin - block) / 64 * 64, count = end - block - first, tiles = (count + 15) / 16;
   score_panel<Limbs>(panel, first, tiles, s);
   if (transforms_logits(problem)) transform_panel(problem, task, kv_head, panel, block + first, count, tile);
-  if (!mapped) hide_unmapped(problem, task, kv_head, block + first, count, tile);
+  if (!mapped) hide_unmapped(problem, task.sequence.index, block + first, count, tile.lanes, tile.scores);
   for (int64_t i = count * tile.lanes; i < tiles * 16 * tile.lanes; i += kLanes) {
     store(tile.scores + i, set(kNegativeInfinity));
   }

@@ -86,7 +86,7 @@ static void attend_tile_head(const AttentionProblem& problem, const AttentionTas
                                            s.queries + panel * s.query_width * s.lanes, s.scores,
                                            [&] { ask_some(ahead, share); });
       if (transforms_logits(problem)) transform_panel(problem, task, kv_head, panel, begin, count, s);
-      if (!keys.mapped) hide_unmapped(problem, task, kv_head, begin, count, s);
+      if (!keys.mapped) hide_unmapped(problem, task.sequence.index, begin, count, s.lanes, s.scores);
       const bool masked =
           static_cast<float>(begin) < latest(begins, s.lanes) || static_cast<float>(end) > earliest(ends, s.lanes);
       panel_softmax<N>(panel, begin, count, masked, s);

@@ -47,8 +47,22 @@ static void add_bias(const AttentionProblem& problem, int64_t sequence, int head
   }
 }
 
+// Scores [count][lanes] of keys [begin, begin + count): -inf where no block is mapped.
+static void hide_unmapped(const AttentionProblem& problem, int64_t sequence, int64_t begin, int64_t count,
+                          int64_t lanes, float* scores) {
+  for (int64_t t = begin; t < begin + count;) {
+    const Run run = run_at(problem.key, problem.addressing, sequence, 0, t, begin + count);
+    if (!run.data) {
+      for (int64_t i = 0; i < run.count * lanes; i++) scores[(t - begin) * lanes + i] = kNegativeInfinity;
+    }
+    t += run.count;
+  }
+}
+
+// Of keys without a block too, which a softcap would bring back into sight: they are hidden after it.
 static void transform_logits(const AttentionProblem& problem, int64_t sequence, int head, int64_t row, int64_t position,
                              float* logits, int64_t count) {
   if (problem.softcap > 0) soft_cap_all(problem.softcap, logits, count);
   if (problem.bias.data) add_bias(problem, sequence, head, row, position, logits, count);
+  if (problem.addressing.table) hide_unmapped(problem, sequence, position, count, 1, logits);
 }

@@ -91,17 +91,6 @@ static void transform_panel(const AttentionProblem& problem, const AttentionTask
   }
 }
 
-static void hide_unmapped(const AttentionProblem& problem, const AttentionTask& task, int kv_head, int64_t begin,
-                          int64_t count, const TileScratch& s) {
-  for (int64_t t = begin; t < begin + count;) {
-    const Run run = run_at(problem.key, problem.addressing, task.sequence.index, kv_head, t, begin + count);
-    if (!run.data) {
-      for (int64_t i = 0; i < run.count * s.lanes; i++) s.scores[(t - begin) * s.lanes + i] = kNegativeInfinity;
-    }
-    t += run.count;
-  }
-}
-
 // The largest scores of a panel's keys; what weights are relative to, and what was summed up so far must be multiplied
 // by.
 template <int N>
