@@ -87,17 +87,14 @@ PAGELOOM_INLINE void units_of_limbs(const Vec (&lowest)[kAmxVectors], Vec (&unit
 template <int Limbs>
 constexpr int32_t kWholeOne = 1 << (8 * Limbs - 1);
 
-// e^x, x <= 0, in units of 1 / kWholeOne, to the nearest whole number. What the power of two and the rounding of
-// `exponential` need shifts and additions for, where no subnormal can come of it.
+// e^x, x <= 0, in units of 1 / kWholeOne; NaN of NaN. `exponential` without what no whole number shows: subnormals, and
+// the second part of ln 2, whose error grows with the power as the weight shrinks.
 template <int Limbs>
-PAGELOOM_INLINE __m512i whole_weight(Vec x) {
-  constexpr float kToWhole = 12582912;  // 1.5 * 2^23: what is added to it is rounded to a whole number in the low bits
-  const Vec bias = set(kToWhole + (8 * Limbs - 1)), inside = max(x, set(-80.0f));
-  const Vec shifted = fma(inside, set(1.44269504f), bias);
-  // One part of ln 2 is enough: the error grows with the power as the weight shrinks.
-  const Vec p = exponential_near_zero(fma(sub(shifted, bias), set(-0.693147181f), inside));
-  const __m512i power = _mm512_slli_epi32(_mm512_castps_si512(shifted.v), 23);
-  return _mm512_cvtps_epi32(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p.v), power)));
+PAGELOOM_INLINE Vec weight_in_units(Vec x) {
+  // What is added to 1.5 * 2^23 is rounded to a whole number.
+  const Vec rounding = set(12582912), inside = max(set(-80.0f), x);
+  const Vec n = sub(fma(inside, set(1.44269504f), rounding), rounding);
+  return scale_by_power(exponential_near_zero(fma(n, set(-0.693147181f), inside)), add(n, set(8 * Limbs - 1)));
 }
 
 // Codes [channel, channel + 64) of a row in unit order; codes from `channels` on, and those of no row, mean nothing.

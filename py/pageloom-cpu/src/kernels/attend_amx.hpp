@@ -2,7 +2,7 @@
 // what float32 would give, or two where `two_limbs` is asked for.
 #pragma once
 
-constexpr int64_t kMostKeys = 256;  // of a block: their weights' sum fits into 32 bits
+constexpr int64_t kMostKeys = 256;  // of a block
 
 struct AmxScratch {
   TileScratch tile;
@@ -175,15 +175,14 @@ static void score_panel(int64_t panel, int64_t first, int64_t tiles, const AmxSc
 }
 
 // Scores of `tiles` times 16 keys as whole weights relative to the largest, and zeros up to a multiple of 64 keys;
-// `total` takes their sums.
+// `total` takes the sums of the weights before they are rounded.
 template <int Limbs>
-static void weigh_panel(int64_t tiles, const Vec (&top)[kAmxVectors], const AmxScratch& s,
-                        __m512i (&total)[kAmxVectors]) {
+static void weigh_panel(int64_t tiles, const Vec (&top)[kAmxVectors], const AmxScratch& s, Vec (&total)[kAmxVectors]) {
   const Vec hidden = set(kNegativeInfinity);
   Vec largest[kAmxVectors];
   for (int n = 0; n < kAmxVectors; n++) {
     largest[n] = if_less(hidden, top[n], top[n], zero());
-    total[n] = _mm512_setzero_si512();
+    total[n] = zero();
   }
   for (int64_t quad = 0; quad < round_up(tiles, 4) * 4; quad++) {
     const float* scores = s.tile.scores + 4 * quad * kAmxVectors * kLanes;
@@ -193,8 +192,10 @@ static void weigh_panel(int64_t tiles, const Vec (&top)[kAmxVectors], const AmxS
       for (int i = 0; i < 4; i++) {
         x[i] = _mm512_setzero_si512();
         if (quad < tiles * 4) {
-          x[i] = whole_weight<Limbs>(sub(load(scores + (i * kAmxVectors + n) * kLanes), largest[n]));
-          total[n] = _mm512_add_epi32(total[n], x[i]);
+          const Vec score = load(scores + (i * kAmxVectors + n) * kLanes);
+          const Vec weight = weight_in_units<Limbs>(sub(score, largest[n]));
+          total[n] = add(total[n], weight);
+          x[i] = _mm512_cvtps_epi32(weight.v);
         }
       }
       store_limbs<Limbs>(x, quad % 16, weights + n * kTileBytes);
@@ -206,7 +207,7 @@ static void weigh_panel(int64_t tiles, const Vec (&top)[kAmxVectors], const AmxS
 // kWholeOne of their largest.
 template <int Limbs>
 static void add_weighted(int64_t panel, int64_t first, int64_t steps, const PanelShift<kAmxVectors>& shift,
-                         const __m512i (&total)[kAmxVectors], const AmxScratch& s) {
+                         const Vec (&total)[kAmxVectors], const AmxScratch& s) {
   const TileScratch& tile = s.tile;
   Joined<Limbs> sums;
   sums.out = tile.sums + panel * tile.value_width * tile.lanes;
@@ -215,8 +216,7 @@ static void add_weighted(int64_t panel, int64_t first, int64_t steps, const Pane
     sums.rescale[n] = shift.rescale[n];
     lowest[n] = mul(exponential(sub(shift.top[n], shift.shift[n])), set(1.0f / kWholeOne<Limbs>));
     float* denominator = tile.denominators + panel * tile.lanes + n * kLanes;
-    const Vec added = mul(Vec{_mm512_cvtepu32_ps(total[n])}, lowest[n]);
-    store(denominator, fma(load(denominator), shift.rescale[n], added));
+    store(denominator, fma(load(denominator), shift.rescale[n], mul(total[n], lowest[n])));
   }
   units_of_limbs<Limbs>(lowest, sums.units);
   multiply_all<Limbs, Limbed::weights>(s.values + first / 64 * kTileBytes, tile.value_width / 16,
@@ -239,7 +239,7 @@ static void attend_block(const AttentionProblem& problem, const AttentionTask& t
   const bool masked = static_cast<float>(block + first) < latest(begins, tile.lanes) ||
                       static_cast<float>(end) > earliest(ends, tile.lanes);
   const PanelShift<kAmxVectors> shift = panel_maxima<kAmxVectors>(panel, block + first, count, masked, tile);
-  __m512i total[kAmxVectors];
+  Vec total[kAmxVectors];
   weigh_panel<Limbs>(tiles, shift.top, s, total);
   add_weighted<Limbs>(panel, first, (tiles + 3) / 4, shift, total, s);
 }
