@@ -190,14 +190,16 @@ def _device_values() -> Iterator[Case]:
         inputs["block_table"][0, 1] = -1
         inputs["block_table"][1, 0] = 2**31 - 1
 
-    yield paged_case(
-        "device_values/unmapped_pages",
-        new=(1, 18),
-        past=(60, 16),
-        adjust=unmapped_history,
-        quick=True,
-        guards="an unmapped page was read as zeros, or as block 0",
-    )
+    for softcap in (0.0, 2.0):
+        yield paged_case(
+            f"device_values/unmapped_pages{'_softcap' if softcap else ''}",
+            new=(1, 18),
+            past=(60, 16),
+            softcap=softcap,
+            adjust=unmapped_history,
+            quick=True,
+            guards="an unmapped page was read as zeros, or as block 0; a softcap brought it back into sight",
+        )
 
     def unmapped_all(inputs: Inputs) -> None:
         inputs["block_table"][0] = -1
