@@ -91,10 +91,11 @@ std::vector<float> attend(const LevelKernels& kernels, AttentionProblem problem,
   size_t floats = kernels.rows_scratch(problem, kBlock);
   if (kind == Kind::tile) floats = kernels.tile_scratch(problem, kRows * problem.group, kBlock);
   if (kind == Kind::naive) floats = kernels.naive_scratch(problem, kKeys);
-  std::vector<float> scratch(floats + 64);
-  if (kind == Kind::rows) kernels.attend_rows(problem, task, {kBlock, kBlock}, scratch.data());
-  if (kind == Kind::tile) kernels.attend_tile(problem, task, kBlock, scratch.data());
-  if (kind == Kind::naive) kernels.attend_naive(problem, task, scratch.data());
+  std::vector<float> memory(floats + 64);
+  float* scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) / sizeof(float);
+  if (kind == Kind::rows) kernels.attend_rows(problem, task, {kBlock, kBlock}, scratch);
+  if (kind == Kind::tile) kernels.attend_tile(problem, task, kBlock, scratch);
+  if (kind == Kind::naive) kernels.attend_naive(problem, task, scratch);
   return output;
 }
 

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "py" / "pageloom-cpu" / "src"
 LEVELS = pageloom_cpu.levels()
 COMPILER = shutil.which("g++")
-FLAGS = ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mf16c")
+FLAGS = ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mfma", "-mf16c")
 
 needs_amx = pytest.mark.skipif(
     "avx512_amx" not in LEVELS, reason=f"no AMX: {pageloom_cpu.unavailable_levels().get('avx512_amx')}"
@@ -28,7 +28,7 @@ needs_amx = pytest.mark.skipif(
 
 
 @pytest.mark.skipif(not COMPILER, reason="no g++")
-@pytest.mark.skipif("avx512" not in LEVELS, reason="no AVX-512")
+@pytest.mark.skipif("avx512_vnni" not in LEVELS, reason="no AVX-512 with VNNI")
 def test_amx_kernels_with_loops_for_its_instructions_agree_with_the_scalar_ones(tmp_path: Path) -> None:
     program = tmp_path / "check"
     sources = [HERE / "level_check.cpp", SOURCES / "levels/scalar.cpp", SOURCES / "levels/avx512_amx.cpp"]

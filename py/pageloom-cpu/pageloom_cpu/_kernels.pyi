@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-Level = Literal["scalar", "avx2", "avx512", "avx512_amx", "neon"]
+Level = Literal["scalar", "neon", "avx2", "avx512", "avx512_vnni", "avx512_amx"]
 Path = Literal["naive", "flash", "flash_decoding"]
 Approximation = Literal["int8_query", "int16"]
 QkStage = Literal["scaled", "softcapped", "masked", "probabilities"]
@@ -116,10 +116,12 @@ class Attention:
       softcap, after bias and mask (hidden is `qk_hidden`), or the probabilities; the naive path alone does it;
     - `path`, `level`: forced; None picks. flash_decoding splits the keys between threads. Raises ValueError for a level
       that cannot run here, or another path than naive with `qk_output`;
-    - `approximation`: None computes in float32, or, in prefill on avx512_amx over int8 and int4 caches, in whole numbers
-      of 24 bits: q is off by up to 2^-23 of the row's largest channel, a weight by up to 2^-24 of the largest of a block
-      of keys. "int16" makes them 16 bits: off by up to 2^-15 and 2^-16. "int8_query" rounds Q to 8 bits, in decode over
-      an int8 cache on a CPU with VNNI: q is off by up to 1 / 254 of the row's largest channel. ValueError where the level, the CPU or the cache has it not.
+    - `approximation`: None computes in float32, or over int8 and int4 caches in whole numbers of 24 bits: in prefill on
+      avx512_amx, and in decode on it and on avx512_vnni, of rows of 64 bytes or more. q is then off by up to 2^-23 of
+      the row's largest channel (in decode much less where that stands out), a weight by up to 2^-24 of the largest of a
+      block of keys. "int16" makes those of prefill 16 bits: off by up to 2^-15 and 2^-16. "int8_query" rounds Q of
+      decode over an int8 cache to 8 bits: off by up to 1 / 254 of the row's largest channel. ValueError where the
+      level, the cache or the size of its heads has it not.
 
     `threads` is the most of the pool that the call may use. Products and sums are float32. Raises ValueError naming the
     argument for shapes and types that do not fit.

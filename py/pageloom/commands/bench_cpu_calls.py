@@ -10,6 +10,7 @@ import numpy as np
 from pageloom.attention.group_query.spec import GroupQueryAttentionSpec
 from pageloom.attention.numerics.dtypes import Array
 from pageloom.attention.paged.spec import PagedAttentionSpec
+from pageloom.backends.cpu.arrays import zeros_on_lines
 from pageloom.backends.cpu.operators import CpuOperators
 from pageloom.backends.cpu.operators.bound import RecordedCall
 from pageloom.backends.cpu.tiers import Tier
@@ -92,12 +93,16 @@ def _uniform(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
 
 
 def _cache(rng: np.random.Generator, shape: CpuShape, size: tuple[int, ...]) -> Array:
-    bits = BITS[shape.storage]
-    if bits == 32:
-        return _uniform(rng, size)
+    """On a cache line, as both a runner of models and ONNX Runtime place theirs."""
     *lead, width = size
-    codes = rng.integers(0, 256, (*lead, width * bits // 8), np.uint8)
-    return codes.view(np.int8) if bits == 8 else codes
+    bits = BITS[shape.storage]
+    dtype: Any = {32: np.float32, 8: np.int8, 4: np.uint8}[bits]
+    cache = zeros_on_lines((*lead, width // 2 if bits == 4 else width), dtype)
+    if bits == 32:
+        cache[...] = _uniform(rng, size)
+    else:
+        cache.view(np.uint8)[...] = rng.integers(0, 256, cache.shape, np.uint8)
+    return cache
 
 
 def _scales(rng: np.random.Generator, shape: CpuShape) -> dict[str, Array]:

@@ -11,7 +11,7 @@ import pytest
 from pageloom.attention.cases.case import Case, compare
 from pageloom.attention.cases.matrix import all_cases
 from pageloom.attention.numerics.dtypes import Array, as_tensor
-from pageloom.backends.cpu.arrays import view
+from pageloom.backends.cpu.arrays import LINE_BYTES, view, zeros_on_lines
 from pageloom.backends.cpu.operators import CpuOperators
 
 CASES = {case.name: case for case in all_cases(quick=True)}
@@ -76,3 +76,12 @@ def test_rows_past_the_new_ones_are_zeros_apart_and_kept_in_place() -> None:
     for row, last in enumerate(inputs["seqlens_k"]):
         assert not apart[row, :, last + 1 :].any()
         assert np.isnan(in_place[row, :, last + 1 :]).all()
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (1000, 1000), (0, 4)])
+def test_zeros_on_lines_begin_on_a_cache_line(shape: tuple[int, ...]) -> None:
+    for dtype in (np.float16, np.float32, np.int8):
+        zeros = zeros_on_lines(shape, dtype)
+        assert (zeros.shape, zeros.dtype, zeros.flags.c_contiguous) == (shape, dtype, True)
+        assert not zeros.any()
+        assert zeros.size == 0 or zeros.ctypes.data % LINE_BYTES == 0

@@ -88,12 +88,13 @@ void set_approximation(const std::string& name, AttentionCall& call) {
     problem.two_limbs = true;
     return;
   }
-  const Int8Dots int8 = int8_dots(*call.level);
-  require(int8.dots != nullptr, "approximation 'int8_query' is not to be had: " + int8.unavailable);
+  const int least = call.level->kernels->least_rounded;
+  require(least > 0,
+          "approximation 'int8_query' needs level avx512_vnni or avx512_amx; the call runs on " + call.level->name);
   require(problem.key.element == Element::i8, "approximation 'int8_query' is given, but key_cache is not int8");
-  require(problem.head_size <= int8.most_channels,
-          "approximation 'int8_query' takes heads of at most " + std::to_string(int8.most_channels) + " channels");
-  problem.int8_dots = int8.dots;
+  require(problem.head_size >= least,
+          "approximation 'int8_query' takes heads of at least " + std::to_string(least) + " channels");
+  problem.int8_query = true;
 }
 
 void init(BoundAttention* self, const BoundSequences& sequences, const Input& query, const Output& output,
@@ -182,7 +183,7 @@ nb::dict plan(const BoundAttention& self) {
   const AttentionProblem& problem = self.call.problem;
   if (problem.two_limbs) {
     result["approximation"] = "int16";
-  } else if (problem.int8_dots) {
+  } else if (problem.int8_query) {
     result["approximation"] = "int8_query";
   } else {
     result["approximation"] = nb::none();

@@ -24,9 +24,8 @@ namespace avx512 {
 extern const LevelKernels kernels;
 }
 namespace avx512_vnni {
-extern const GroupDots int8_dots;
-extern const int most_channels;
-}  // namespace avx512_vnni
+extern const LevelKernels kernels;
+}
 #ifdef PAGELOOM_HAS_AMX
 namespace avx512_amx {
 extern const LevelKernels kernels;
@@ -110,8 +109,10 @@ std::vector<Level> detect() {
   add(levels, "avx2", avx2::kernels,
       missing({{"AVX2", f.avx2}, {"FMA", f.fma}, {"F16C", f.f16c}, {"the AVX state", f.os_ymm}}));
   add(levels, "avx512", avx512::kernels, lacks_avx512);
+  const std::string lacks_vnni = lacks_avx512.empty() ? missing({{"AVX-512 VNNI", f.avx512vnni}}) : lacks_avx512;
+  add(levels, "avx512_vnni", avx512_vnni::kernels, lacks_vnni);
 #ifdef PAGELOOM_HAS_AMX
-  std::string lacks_tiles = lacks_avx512;
+  std::string lacks_tiles = lacks_vnni;
 #ifndef PAGELOOM_AMX_IN_LOOPS
   if (lacks_tiles.empty()) {
     lacks_tiles = missing({{"AMX-TILE", f.amx_tile}, {"AMX-INT8", f.amx_int8}, {"the tile state", f.os_tiles}});
@@ -153,17 +154,6 @@ const Level& find_level(const std::string& name) {
   std::string known;
   for (const Level& level : levels) known += (known.empty() ? "" : ", ") + level.name;
   throw std::invalid_argument("level is '" + name + "'; this build has " + known);
-}
-
-Int8Dots int8_dots(const Level& level) {
-#if defined(__x86_64__)
-  const std::string lacks = level.name.rfind("avx512", 0) == 0 ? missing({{"AVX-512 VNNI", features().avx512vnni}})
-                                                               : "level " + level.name + " has no such products";
-  if (lacks.empty()) return {avx512_vnni::int8_dots, avx512_vnni::most_channels, ""};
-  return {nullptr, 0, lacks};
-#else
-  return {nullptr, 0, "level " + level.name + " has no such products"};
-#endif
 }
 
 CacheSizes cache_sizes() {

@@ -21,15 +21,6 @@ const std::vector<Level>& all_levels();
 // not.
 const Level& find_level(const std::string& name);
 
-// Products of int8 rows with an 8-bit Q for up to `most_channels` channels, on levels with AVX-512 and a CPU with VNNI;
-// or nullptr, with the reason.
-struct Int8Dots {
-  GroupDots dots;
-  int most_channels;
-  std::string unavailable;
-};
-Int8Dots int8_dots(const Level& level);
-
 struct CacheSizes {
   int64_t l1d, l2, l3;  // bytes; what is not known is 32 KiB, 512 KiB and 0
 };

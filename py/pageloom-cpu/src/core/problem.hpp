@@ -62,11 +62,6 @@ struct QkOutput {
   int64_t columns = 0;
 };
 
-// scores[g * score_stride + r] = q[g] . row r for the heads of a group and `count` rows, each `offset` bytes after
-// rows[r].
-using GroupDots = void (*)(const float* q, int64_t q_stride, int group, const char* const* rows, int64_t offset,
-                           int64_t count, int channels, float* scores, int64_t score_stride);
-
 struct AttentionProblem {
   Rows query, output;
   Cache key, value;
@@ -80,8 +75,8 @@ struct AttentionProblem {
   Bias bias;
   LogSumExp log_sum_exp;
   QkOutput qk;
-  bool two_limbs = false;         // Q and weights as whole numbers of 16 bits in tiles, not of 24
-  GroupDots int8_dots = nullptr;  // q.k of int8 rows with Q rounded to 8 bits; nullptr for float32
+  bool two_limbs = false;   // Q and weights as whole numbers of 16 bits in tiles, not of 24
+  bool int8_query = false;  // q.k of int8 rows with Q rounded to 8 bits
 };
 
 // Rows [row_begin, row_end) of one sequence, K/V heads [head_begin, head_end), keys [begin, end). With `partial`, the
@@ -141,6 +136,7 @@ struct LevelKernels {
   int tile_rows;           // rows of a tile are worked on in multiples of this
   int64_t most_tile_rows;  // more do not pay
   int64_t most_tile_keys;  // of a block; likewise
+  int least_rounded;       // channels of a Q that `int8_query` may round; 0 where it may not
   int64_t (*partial_stride)(const AttentionProblem&);
   size_t (*rows_scratch)(const AttentionProblem&, int64_t kv_block);
   size_t (*tile_scratch)(const AttentionProblem&, int64_t row_tile, int64_t kv_block);

@@ -11,7 +11,7 @@ struct RowsScratch {
 
 static RowsScratch rows_scratch(const AttentionProblem& problem, int64_t kv_block, float* scratch) {
   RowsScratch s;
-  s.query_width = padded(problem.head_size);
+  s.query_width = padded(problem.head_size) + Products::query_floats(problem);
   s.value_width = padded(problem.v_head_size);
   s.score_stride = (kv_block + 15) / 16 * 16;
   s.addresses = reinterpret_cast<const char**>(scratch);
@@ -25,8 +25,8 @@ static RowsScratch rows_scratch(const AttentionProblem& problem, int64_t kv_bloc
 
 static size_t rows_scratch_size(const AttentionProblem& problem, int64_t kv_block) {
   const int64_t addresses = 4 * (sizeof(char*) / sizeof(float)), stride = (kv_block + 15) / 16 * 16;
-  return static_cast<size_t>(addresses * stride + problem.heads * (stride + padded(problem.head_size) +
-                                                                   padded(problem.v_head_size) + 2));
+  const int64_t query = padded(problem.head_size) + Products::query_floats(problem);
+  return static_cast<size_t>(addresses * stride + problem.heads * (stride + query + padded(problem.v_head_size) + 2));
 }
 
 // Brings `logits` of one head to weights relative to its running maximum, which leaves NaN out.
@@ -120,16 +120,13 @@ static void for_groups(const AttentionProblem& problem, int kv_head_begin, int k
 
 static void piece_scores(const AttentionProblem& problem, const HeadGroup& heads, int64_t offset, const Piece& piece,
                          const Ahead& ahead, const RowsScratch& s) {
-  const RowsProduct dots = dot_rows_for(problem.key.element, heads.group);
+  const RowsProduct dots = Products::dots(problem, heads.group);
   const float* queries = s.queries + heads.head * s.query_width;
   float* scores = s.scores + heads.head * s.score_stride;
   for (int64_t i = piece.begin; i < piece.end;) {
     int64_t next = piece.mapped ? piece.end : i;
     while (next < piece.end && piece.rows[next]) next++;
-    if (next > i && problem.int8_dots) {
-      problem.int8_dots(queries, s.query_width, heads.group, piece.rows + i, offset, next - i, problem.head_size,
-                        scores + i, s.score_stride);
-    } else if (next > i) {
+    if (next > i) {
       dots(queries, s.query_width, piece.rows + i, offset, next - i, problem.head_size, scores + i, s.score_stride,
            ahead);
     }
@@ -148,7 +145,7 @@ static bool seen_by_group(const float* weights, int64_t stride, int group, int64
 // Adds weights x V. Where keys may be hidden from all heads, those are left out: they may hold NaN.
 static void piece_values(const AttentionProblem& problem, const HeadGroup& heads, int64_t offset, const Piece& piece,
                          const Ahead& ahead, const RowsScratch& s) {
-  const RowsProduct accumulate = accumulate_rows_for(problem.value.element, heads.group);
+  const RowsProduct accumulate = Products::sums(problem, heads.group);
   const float* weights = s.scores + heads.head * s.score_stride;
   const bool any_hidden = problem.bias.data || !piece.mapped;
   for (int64_t i = piece.begin; i < piece.end;) {
@@ -223,6 +220,7 @@ static void attend_rows(const AttentionProblem& problem, const AttentionTask& ta
   for (int64_t row = task.row_begin; row < task.row_end; row++) {
     for (int head = first_head; head < last_head; head++) {
       prepare_query(problem, task.sequence, row, head, s.queries + head * s.query_width);
+      Products::prepare_query(problem, s.queries + head * s.query_width);
       s.maxima[head] = kNegativeInfinity;
       s.denominators[head] = 0;
       for (int64_t c = 0; c < s.value_width; c += kLanes) store(s.sums + head * s.value_width + c, zero());

@@ -21,6 +21,7 @@ static constexpr LevelKernels kKernels = {
     2 * kLanes,
     512,
     128,
+    Products::kLeastRounded,
     partial_stride,
     rows_scratch_size,
     tile_scratch_size,

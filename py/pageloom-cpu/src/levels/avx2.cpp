@@ -9,6 +9,7 @@ namespace avx2 {
 namespace {
 #include "simd/avx2.hpp"
 
+#include "kernels/float_products.hpp"
 #include "kernels/level.hpp"
 }  // namespace
 

@@ -9,6 +9,7 @@ namespace avx512 {
 namespace {
 #include "simd/avx512.hpp"
 
+#include "kernels/float_products.hpp"
 #include "kernels/level.hpp"
 }  // namespace
 

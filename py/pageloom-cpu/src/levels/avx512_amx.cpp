@@ -8,12 +8,14 @@ namespace pageloom {
 namespace avx512_amx {
 namespace {
 #include "simd/avx512.hpp"
+#include "simd/vnni.hpp"
 #ifdef PAGELOOM_AMX_IN_LOOPS
 #include "simd/amx_in_loops.hpp"
 #else
 #include "simd/amx.hpp"
 #endif
 
+#include "kernels/code_products.hpp"
 #include "kernels/level.hpp"
 #include "kernels/amx_operands.hpp"
 #include "kernels/attend_amx.hpp"

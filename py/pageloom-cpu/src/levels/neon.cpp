@@ -9,6 +9,7 @@ namespace neon {
 namespace {
 #include "simd/neon.hpp"
 
+#include "kernels/float_products.hpp"
 #include "kernels/level.hpp"
 }  // namespace
 

@@ -8,6 +8,7 @@ namespace scalar {
 namespace {
 #include "simd/scalar.hpp"
 
+#include "kernels/float_products.hpp"
 #include "kernels/level.hpp"
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,6 +55,18 @@ def dense(name: str, array: Array, *, may_copy: bool) -> Array:
         name,
     )
     return array if array.flags.carray else np.require(array, requirements=["C", "ALIGNED"])
+
+
+LINE_BYTES = 64
+
+
+def zeros_on_lines(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Zeros that begin on a cache line, so that a vector of a row is read from one; numpy's may begin 16 later."""
+    num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.zeros(num_bytes + LINE_BYTES, np.uint8)
+    first = -memory.ctypes.data % LINE_BYTES
+    zeros: Array = memory[first : first + num_bytes].view(dtype).reshape(shape)
+    return zeros
 
 
 def require_writable(name: str, array: Array) -> None:

@@ -11,8 +11,8 @@ from pageloom.attention.validation import require, require_int, require_one_of
 from pageloom.backends.cpu.tiers import TIERS, Tier
 from pageloom.errors import InvalidArgument
 
-Level = Literal["scalar", "neon", "avx2", "avx512", "avx512_amx"]
-LEVELS: tuple[Level, ...] = ("scalar", "neon", "avx2", "avx512", "avx512_amx")
+Level = Literal["scalar", "neon", "avx2", "avx512", "avx512_vnni", "avx512_amx"]
+LEVELS: tuple[Level, ...] = ("scalar", "neon", "avx2", "avx512", "avx512_vnni", "avx512_amx")
 """Instruction sets that the kernels are compiled for, slowest first."""
 
 Approximation = Literal["int16", "int8-query"]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pageloom_cpu as kernels
 
+from pageloom.backends.cpu.arrays import zeros_on_lines
 from pageloom.backends.cpu.model.step_arrays import StepArrays
 from pageloom.backends.cpu.model.weights import DecoderWeights
 from pageloom.backends.cpu.options import Level
@@ -63,9 +64,8 @@ def allocate_kv_cache(decoder: Decoder, limits: RunnerLimits) -> PagedKvCache:
     shape = (limits.num_blocks, limits.block_size, decoder.kv_num_heads, decoder.head_size)
     layers = range(decoder.num_layers)
     try:
-        return PagedKvCache(
-            tuple(np.zeros(shape, np.float16) for _ in layers), tuple(np.zeros(shape, np.float16) for _ in layers)
-        )
+        keys, values = (tuple(zeros_on_lines(shape, np.float16) for _ in layers) for _ in ("keys", "values"))
+        return PagedKvCache(keys, values)
     except MemoryError as error:
         raise OutOfMemory(f"no memory for {limits.num_blocks} KV blocks; take fewer") from error
 
