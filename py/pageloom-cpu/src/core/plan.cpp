@@ -79,9 +79,11 @@ class Planner {
     plan_.row_blocks = {block, block, true};
     if (heads_inside()) {
       // All heads of a piece and of the next one stay in a quarter of L2. Asking for what L3 has only costs time.
-      const int64_t tokens = round_down(budget / 4 / std::max<int64_t>(1, problem_.key.row_stride), 16);
+      const int64_t tokens = std::min(block, budget / 4 / std::max<int64_t>(1, problem_.key.row_stride));
+      int64_t piece = 16;
+      while (2 * piece <= tokens) piece *= 2;
       const bool ask_ahead = problem_.key.head_stride < kReadAheadBytes || !fits_l3();
-      plan_.row_blocks = {kRowsKvBlock, std::min(kRowsKvBlock, tokens), ask_ahead};
+      plan_.row_blocks = {std::max(kRowsKvBlock, piece), piece, ask_ahead};
     }
     plan_.kv_block_tile = std::clamp(round_down(budget / 2 / row_bytes, 16), int64_t{16}, kernels_.most_tile_keys);
     const int64_t rows = (budget - plan_.kv_block_tile * row_bytes) / row_bytes;
