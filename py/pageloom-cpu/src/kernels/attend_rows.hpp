@@ -7,6 +7,7 @@ struct RowsScratch {
   float *queries, *sums, *maxima, *denominators, *scores;
   const char** addresses;
   int64_t query_width, value_width, score_stride;
+  bool few_keys;  // fewer than pay for more than products of floats
 };
 
 static RowsScratch rows_scratch(const AttentionProblem& problem, int64_t kv_block, float* scratch) {
@@ -20,6 +21,7 @@ static RowsScratch rows_scratch(const AttentionProblem& problem, int64_t kv_bloc
   s.sums = s.queries + problem.heads * s.query_width;
   s.maxima = s.sums + problem.heads * s.value_width;
   s.denominators = s.maxima + problem.heads;
+  s.few_keys = false;
   return s;
 }
 
@@ -90,6 +92,7 @@ PAGELOOM_INLINE bool heads_inside(const Cache& cache) { return cache.head_stride
 // together share it out between them.
 static Ahead ahead_of(const AttentionProblem& problem, const Piece& next, int kv_head, int64_t count) {
   Ahead ahead = kNothingAhead;
+  ahead.apart = heads_inside(problem.key) && problem.key.head_stride <= 64;
   if (next.count() <= 0 || !next.mapped) return ahead;
   const Cache& cache = next.cache;
   const int64_t streams = kStreams, heads = heads_inside(cache) ? problem.kv_heads : 1;
@@ -120,7 +123,8 @@ static void for_groups(const AttentionProblem& problem, int kv_head_begin, int k
 
 static void piece_scores(const AttentionProblem& problem, const HeadGroup& heads, int64_t offset, const Piece& piece,
                          const Ahead& ahead, const RowsScratch& s) {
-  const RowsProduct dots = Products::dots(problem, heads.group);
+  const RowsProduct dots =
+      s.few_keys ? dot_rows_for(problem.key.element, heads.group) : Products::dots(problem, heads.group);
   const float* queries = s.queries + heads.head * s.query_width;
   float* scores = s.scores + heads.head * s.score_stride;
   for (int64_t i = piece.begin; i < piece.end;) {
@@ -145,7 +149,8 @@ static bool seen_by_group(const float* weights, int64_t stride, int group, int64
 // Adds weights x V. Where keys may be hidden from all heads, those are left out: they may hold NaN.
 static void piece_values(const AttentionProblem& problem, const HeadGroup& heads, int64_t offset, const Piece& piece,
                          const Ahead& ahead, const RowsScratch& s) {
-  const RowsProduct accumulate = Products::sums(problem, heads.group);
+  const RowsProduct accumulate =
+      s.few_keys ? accumulate_rows_for(problem.value.element, heads.group) : Products::sums(problem, heads.group);
   const float* weights = s.scores + heads.head * s.score_stride;
   const bool any_hidden = problem.bias.data || !piece.mapped;
   for (int64_t i = piece.begin; i < piece.end;) {
@@ -215,18 +220,20 @@ static void attend_keys(const AttentionProblem& problem, const AttentionTask& ta
 
 static void attend_rows(const AttentionProblem& problem, const AttentionTask& task, const RowBlocks& blocks,
                         float* scratch) {
-  const RowsScratch s = rows_scratch(problem, blocks.block, scratch);
+  RowsScratch s = rows_scratch(problem, blocks.block, scratch);
   const int first_head = task.head_begin * problem.group, last_head = task.head_end * problem.group;
   for (int64_t row = task.row_begin; row < task.row_end; row++) {
+    const Span span = visible_keys(problem, task.sequence, task.sequence.first + row);
+    const Span keys = {larger(span.begin, task.begin), smaller(span.end, task.end)};
+    s.few_keys = keys.end - keys.begin < kLanes;
     for (int head = first_head; head < last_head; head++) {
       prepare_query(problem, task.sequence, row, head, s.queries + head * s.query_width);
-      Products::prepare_query(problem, s.queries + head * s.query_width);
+      if (!s.few_keys) Products::prepare_query(problem, s.queries + head * s.query_width);
       s.maxima[head] = kNegativeInfinity;
       s.denominators[head] = 0;
       for (int64_t c = 0; c < s.value_width; c += kLanes) store(s.sums + head * s.value_width + c, zero());
     }
-    const Span span = visible_keys(problem, task.sequence, task.sequence.first + row);
-    attend_keys(problem, task, row, {larger(span.begin, task.begin), smaller(span.end, task.end)}, blocks, s);
+    attend_keys(problem, task, row, keys, blocks, s);
     const int64_t stride = partial_stride(problem);
     for (int head = first_head; head < last_head; head++) {
       float* sums = s.sums + head * s.value_width;

@@ -12,9 +12,9 @@ PAGELOOM_INLINE __m512i load_line(const char* row, int64_t line, int64_t bytes) 
 // sooner than one of each. A few at a time, since a core waits for so few that more would hold up its loads.
 struct LinesAhead {
   const Ahead& ahead;
-  int64_t count;  // of a place
+  int64_t rows, count;  // lines of a place
   LinesAhead(const Ahead& ahead, int64_t rows)
-      : ahead(ahead), count((rows * ahead.bytes / static_cast<int64_t>(kStreams) + kLine - 1) / kLine) {}
+      : ahead(ahead), rows(rows), count((rows * ahead.bytes / static_cast<int64_t>(kStreams) + kLine - 1) / kLine) {}
 
   // The i-th quarter of what goes with line `line`.
   void ask(int64_t line, int i) const {
@@ -22,6 +22,12 @@ struct LinesAhead {
     const char* place = ahead.places[2 * i + line % 2] + line / 2 * (2 * kLine);
     __builtin_prefetch(place, 0, 3);
     __builtin_prefetch(place + kLine, 0, 3);
+  }
+
+  // Line `line` of the row `distance` after row `first` of the block, that of `all`, where rows lie apart.
+  void ask_row(const char* const* all, int64_t first, int64_t distance, int64_t offset, int64_t line) const {
+    if (!ahead.apart || first + distance >= rows) return;
+    __builtin_prefetch(all[distance] + offset + line * kLine, 0, 3);
   }
 };
 

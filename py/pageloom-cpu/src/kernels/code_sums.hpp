@@ -30,7 +30,10 @@ PAGELOOM_INLINE void weigh_quads(const WeightLimbs (&weights)[G], const char* co
   auto add_rows = [&](const char* const* four, int64_t first) __attribute__((always_inline)) {
     __m512i lines[4];
 #pragma GCC unroll 4
-    for (int r = 0; r < 4; r++) lines[r] = load_line<Whole>(four[r] + offset, line, bytes);
+    for (int r = 0; r < 4; r++) {
+      ahead.ask_row(four + r, first + r, 8, offset, line);
+      lines[r] = load_line<Whole>(four[r] + offset, line, bytes);
+    }
 #pragma GCC unroll 4
     for (int pair = 0; pair < Quads; pair += 2) {
       // The weights are loaded again, instead of being kept in registers that the sums need.

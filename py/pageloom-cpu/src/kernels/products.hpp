@@ -11,6 +11,7 @@ constexpr size_t kStreams = 8;
 struct Ahead {
   const char* places[kStreams];
   int64_t bytes;
+  bool apart;  // the rows that are worked on are short and lie apart: no prefetcher of the core foresees them
 };
 
 constexpr Ahead kNothingAhead = {};
