@@ -135,17 +135,12 @@ template <class Store>
 static void load_values(const char* const* rows, int64_t count, int64_t channels, int64_t stride, char* tiles) {
   for (int64_t step = 0; step < count / 64; step++) {
     for (int64_t channel = 0; channel < channels; channel += 64) {
-      // Lane i of vector j of a quad: channel 16 * (i / 4) + 4 * j + i % 4 of its four rows.
       Vec quads[4][16];
       for (int quad = 0; quad < 16; quad++) {
         __m512i row[4];
         for (int i = 0; i < 4; i++) row[i] = load_codes(Store{}, rows[64 * step + 4 * quad + i], channel, channels);
-        for (int half = 0; half < 2; half++) {
-          const __m512i ab = half ? _mm512_unpackhi_epi8(row[0], row[1]) : _mm512_unpacklo_epi8(row[0], row[1]);
-          const __m512i cd = half ? _mm512_unpackhi_epi8(row[2], row[3]) : _mm512_unpacklo_epi8(row[2], row[3]);
-          quads[2 * half][quad].v = _mm512_castsi512_ps(_mm512_unpacklo_epi16(ab, cd));
-          quads[2 * half + 1][quad].v = _mm512_castsi512_ps(_mm512_unpackhi_epi16(ab, cd));
-        }
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) quads[j][quad].v = _mm512_castsi512_ps(interleave(row, j));
       }
       for (int j = 0; j < 4; j++) {
         transpose(quads[j]);

@@ -38,8 +38,8 @@ PAGELOOM_INLINE void dot_line(const QueryLimbs (&queries)[G], const char* const*
 #pragma GCC unroll 4
   for (int sixteen = 0; sixteen < 4; sixteen++) {
     ahead.ask(asked + line, sixteen);
-    ahead.ask_row(rows + 4 * sixteen, first + 4 * sixteen, kLanes, offset, line);
-    ahead.ask_row(rows + 4 * sixteen + 1, first + 4 * sixteen + 1, kLanes, offset, line);
+    ahead.ask_row(first + kLanes + 4 * sixteen, offset, line);
+    ahead.ask_row(first + kLanes + 4 * sixteen + 1, offset, line);
 #pragma GCC unroll 2
     for (int part = 0; part < Codes::kParts; part++) {
       const __m512i codes[2] = {Codes::unsigned_part(lines[0][sixteen], part),
@@ -90,7 +90,7 @@ static void dot_codes(const float* q, int64_t q_stride, const char* const* rows,
   QueryLimbs queries[G];
   for (int g = 0; g < G; g++) queries[g] = {q + g * q_stride};
   constexpr auto kScale = static_cast<float>(1 << 8 * (kQueryLimbs - Limbs));
-  const LinesAhead lines(ahead, count);
+  const LinesAhead lines(ahead, rows, count);
   auto sixteen = [&](const char* const* some, int64_t first, int valid) {
     Vec quads[G][4];
     dot_eight<Codes, Limbs, G>(queries, some, offset, bytes, lines, first, 0, quads);

@@ -12,9 +12,13 @@ PAGELOOM_INLINE __m512i load_line(const char* row, int64_t line, int64_t bytes) 
 // sooner than one of each. A few at a time, since a core waits for so few that more would hold up its loads.
 struct LinesAhead {
   const Ahead& ahead;
-  int64_t rows, count;  // lines of a place
-  LinesAhead(const Ahead& ahead, int64_t rows)
-      : ahead(ahead), rows(rows), count((rows * ahead.bytes / static_cast<int64_t>(kStreams) + kLine - 1) / kLine) {}
+  const char* const* rows;  // those that are worked on
+  int64_t num_rows, count;  // lines of a place
+  LinesAhead(const Ahead& ahead, const char* const* rows, int64_t num_rows)
+      : ahead(ahead),
+        rows(rows),
+        num_rows(num_rows),
+        count((num_rows * ahead.bytes / static_cast<int64_t>(kStreams) + kLine - 1) / kLine) {}
 
   // The i-th quarter of what goes with line `line`.
   void ask(int64_t line, int i) const {
@@ -24,10 +28,10 @@ struct LinesAhead {
     __builtin_prefetch(place + kLine, 0, 3);
   }
 
-  // Line `line` of the row `distance` after row `first` of the block, that of `all`, where rows lie apart.
-  void ask_row(const char* const* all, int64_t first, int64_t distance, int64_t offset, int64_t line) const {
-    if (!ahead.apart || first + distance >= rows) return;
-    __builtin_prefetch(all[distance] + offset + line * kLine, 0, 3);
+  // Line `line` of row `row`, if there is one, where rows lie apart.
+  void ask_row(int64_t row, int64_t offset, int64_t line) const {
+    if (!ahead.apart || row >= num_rows) return;
+    __builtin_prefetch(rows[row] + offset + line * kLine, 0, 3);
   }
 };
 

@@ -31,7 +31,7 @@ PAGELOOM_INLINE void weigh_quads(const WeightLimbs (&weights)[G], const char* co
     __m512i lines[4];
 #pragma GCC unroll 4
     for (int r = 0; r < 4; r++) {
-      ahead.ask_row(four + r, first + r, 8, offset, line);
+      ahead.ask_row(first + 8 + r, offset, line);
       lines[r] = load_line<Whole>(four[r] + offset, line, bytes);
     }
 #pragma GCC unroll 4
@@ -122,7 +122,7 @@ static void accumulate_codes(const float* weights, int64_t weight_stride, const 
                              const Ahead& ahead) {
   WeightLimbs limbs[G];
   for (int g = 0; g < G; g++) limbs[g].template set_to<Codes>(weights + g * weight_stride, count);
-  const LinesAhead lines(ahead, count);
+  const LinesAhead lines(ahead, rows, count);
   const int64_t whole = bytes / kLine;
   const int width = padded(channels);
   for (int64_t line = 0; line < whole; line++) {
