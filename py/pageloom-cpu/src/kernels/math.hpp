@@ -3,9 +3,6 @@
 
 constexpr float kNegativeInfinity = -__builtin_inff();
 
-// x - n ln 2, with ln 2 in two parts (Cody and Waite).
-PAGELOOM_INLINE Vec reduced_by_ln2(Vec x, Vec n) { return fma(n, set(2.12194440e-4f), fma(n, set(-0.693359375f), x)); }
-
 // e^r for |r| <= ln 2 / 2 within 2e-9 of itself: the polynomial of degree 6 whose largest relative error is least, of
 // those that begin with 1 + r.
 PAGELOOM_INLINE Vec exponential_near_zero(Vec r) {
