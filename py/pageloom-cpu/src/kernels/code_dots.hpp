@@ -26,8 +26,10 @@ PAGELOOM_INLINE Vec sum_quads(const Vec (&quads)[4]) {
 // of each row lie side by side in a vector, so that the four lanes of a row are summed at the end.
 template <class Codes, int Limbs, int G, bool Whole>
 PAGELOOM_INLINE void dot_line(const QueryLimbs (&queries)[G], const char* const* rows, int64_t offset, int64_t line,
-                              int64_t bytes, const LinesAhead& ahead, int64_t first, int64_t asked,
+                              int64_t bytes, const LinesAhead::Turn& turn, const char* const* later,
                               Sums (&sums)[2][G][Limbs]) {
+  // The addresses are loaded again, instead of being kept in registers of which there are too few.
+  asm volatile("" ::: "memory");
   __m512i lines[2][4];
 #pragma GCC unroll 2
   for (int i = 0; i < 2; i++) {
@@ -37,9 +39,11 @@ PAGELOOM_INLINE void dot_line(const QueryLimbs (&queries)[G], const char* const*
   }
 #pragma GCC unroll 4
   for (int sixteen = 0; sixteen < 4; sixteen++) {
-    ahead.ask(asked + line, sixteen);
-    ahead.ask_row(first + kLanes + 4 * sixteen, offset, line);
-    ahead.ask_row(first + kLanes + 4 * sixteen + 1, offset, line);
+    turn.ask(sixteen);
+    if (later) {
+      __builtin_prefetch(later[4 * sixteen] + offset + line * kLine, 0, 3);
+      __builtin_prefetch(later[4 * sixteen + 1] + offset + line * kLine, 0, 3);
+    }
 #pragma GCC unroll 2
     for (int part = 0; part < Codes::kParts; part++) {
       const __m512i codes[2] = {Codes::unsigned_part(lines[0][sixteen], part),
@@ -70,11 +74,13 @@ PAGELOOM_INLINE void dot_eight(const QueryLimbs (&queries)[G], const char* const
       sums[0][g][limb] = sums[1][g][limb] = queries[g].start(kQueryLimbs - Limbs + limb);
   }
   const int64_t whole = bytes / kLine, asked = (first / kStreams + i / 2) * lines_of(bytes);
+  const char* const* later = ahead.apart(first + kLanes, kLanes);
+  if (later) later += i;
   for (int64_t line = 0; line < whole; line++) {
-    dot_line<Codes, Limbs, G, true>(queries, rows + i, offset, line, bytes, ahead, first + i, asked, sums);
+    dot_line<Codes, Limbs, G, true>(queries, rows + i, offset, line, bytes, ahead.turn(asked + line), later, sums);
   }
   if (bytes % kLine)
-    dot_line<Codes, Limbs, G, false>(queries, rows + i, offset, whole, bytes, ahead, first + i, asked, sums);
+    dot_line<Codes, Limbs, G, false>(queries, rows + i, offset, whole, bytes, ahead.turn(asked + whole), later, sums);
 #pragma GCC unroll 2
   for (int g = 0; g < G; g++) {
     quads[g][i] = join_limbs(sums[0][g]);

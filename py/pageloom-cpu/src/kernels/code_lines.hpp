@@ -8,8 +8,8 @@ PAGELOOM_INLINE __m512i load_line(const char* row, int64_t line, int64_t bytes) 
   return _mm512_maskz_loadu_epi8((1ull << (bytes - line * kLine)) - 1, row + line * kLine);
 }
 
-// What to ask for while lines are multiplied: two neighbouring lines of every other place in turns, which memory gives
-// sooner than one of each. A few at a time, since a core waits for so few that more would hold up its loads.
+// What to ask for while lines are multiplied. What goes with a line is worked out once for all of it, and whether there
+// is any: in so short loops each instruction counts.
 struct LinesAhead {
   const Ahead& ahead;
   const char* const* rows;  // those that are worked on
@@ -20,18 +20,30 @@ struct LinesAhead {
         num_rows(num_rows),
         count((num_rows * ahead.bytes / static_cast<int64_t>(kStreams) + kLine - 1) / kLine) {}
 
-  // The i-th quarter of what goes with line `line`.
-  void ask(int64_t line, int i) const {
-    if (line >= count) return;
-    const char* place = ahead.places[2 * i + line % 2] + line / 2 * (2 * kLine);
-    __builtin_prefetch(place, 0, 3);
-    __builtin_prefetch(place + kLine, 0, 3);
+  // Two neighbouring lines of every other place in turns, which memory gives sooner than one of each. They are asked
+  // for a few at a time, since a core waits for so few that more would hold up its loads.
+  struct Turn {
+    const char* const* places;  // nullptr where nothing is left
+    int64_t offset;
+
+    // The i-th quarter.
+    void ask(int i) const {
+      if (!places) return;
+      const char* place = places[2 * i] + offset;
+      __builtin_prefetch(place, 0, 3);
+      __builtin_prefetch(place + kLine, 0, 3);
+    }
+  };
+
+  // What goes with line `line`.
+  Turn turn(int64_t line) const {
+    if (line >= count) return {nullptr, 0};
+    return {ahead.places + (line & 1), (line >> 1) * (2 * kLine)};
   }
 
-  // Line `line` of row `row`, if there is one, where rows lie apart.
-  void ask_row(int64_t row, int64_t offset, int64_t line) const {
-    if (!ahead.apart || row >= num_rows) return;
-    __builtin_prefetch(rows[row] + offset + line * kLine, 0, 3);
+  // Rows [first, first + some), if rows lie apart and there are so many; nullptr else.
+  const char* const* apart(int64_t first, int64_t some) const {
+    return ahead.apart && first + some <= num_rows ? rows + first : nullptr;
   }
 };
 

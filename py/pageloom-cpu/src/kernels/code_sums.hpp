@@ -28,17 +28,23 @@ PAGELOOM_INLINE void weigh_quads(const WeightLimbs (&weights)[G], const char* co
     }
   }
   auto add_rows = [&](const char* const* four, int64_t first) __attribute__((always_inline)) {
+    const LinesAhead::Turn turn = ahead.turn((line * count + first) >> 3);
+    const int first_quarter = static_cast<int>(first >> 1 & 2);
+    const char* const* later = ahead.apart(first + 8, 4);
     __m512i lines[4];
 #pragma GCC unroll 4
     for (int r = 0; r < 4; r++) {
-      ahead.ask_row(first + 8 + r, offset, line);
+      if (later) __builtin_prefetch(later[r] + offset + line * kLine, 0, 3);
       lines[r] = load_line<Whole>(four[r] + offset, line, bytes);
     }
 #pragma GCC unroll 4
     for (int pair = 0; pair < Quads; pair += 2) {
       // The weights are loaded again, instead of being kept in registers that the sums need.
       asm volatile("" ::: "memory");
-      if (Quad + pair == 0 || Quads == 4) ahead.ask((line * count + first) / 8, first / 4 % 2 * 2 + pair / 2);
+      if (Quad + pair == 0) {
+        turn.ask(first_quarter);
+        turn.ask(first_quarter + 1);
+      }
       __m512i codes[2][Codes::kParts];
 #pragma GCC unroll 2
       for (int i = 0; i < 2; i++) {
