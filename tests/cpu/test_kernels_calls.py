@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.cpu.kernel_oracle import Row, attend
-from tests.cpu.kernel_setup import Setup, build
+from tests.cpu.kernel_setup import Setup, Storage, build
 
 pageloom_cpu = pytest.importorskip("pageloom_cpu", reason="the compiled kernels are not built; see py/pageloom-cpu")
 
@@ -67,6 +68,50 @@ def test_threads_share_a_call_and_agree_with_one() -> None:
             np.testing.assert_allclose(built.output, alone, atol=2e-6)
     finally:
         pageloom_cpu.set_threads(before)
+
+
+@pytest.fixture
+def threads_of_pool() -> Iterator[Callable[[int], None]]:
+    before = pageloom_cpu.info()["threads"]
+    yield pageloom_cpu.set_threads
+    pageloom_cpu.set_threads(before)
+
+
+@pytest.mark.parametrize("key", ["int8", "int4"])
+def test_threads_share_heads_of_short_rows_to_the_bit(key: Storage, threads_of_pool: Callable[[int], None]) -> None:
+    """As long as a thread reads two cache lines of each token: of int4, two heads."""
+    setup = Setup(totals=(600,), flat=True, heads=16, kv_heads=8, head_size=128, layout="paged", key=key, value=key)
+    built = build(setup, np.random.default_rng(13))
+    attention(built, threads=1)()
+    alone = built.output.copy()
+    for threads in (2, 4):
+        threads_of_pool(threads)
+        call = attention(built)
+        assert (call.plan()["tasks"], call.plan()["splits"]) == (threads, 1)
+        built.output[:] = np.nan
+        call()
+        np.testing.assert_array_equal(built.output, alone)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize(
+    ("setup", "units"),
+    [
+        (Setup(totals=(6001,), flat=True, layout="paged", kv_heads=2), 1),
+        (Setup(totals=(6001,), flat=True, layout="paged", heads=12, kv_heads=6, options={"window": 5500}), 1),
+        (Setup(totals=(6001,), key="f32", value="f16"), 2),
+        (Setup(counts=(1, 1), totals=(700, 6001), flat=True, layout="paged", key="int4"), 2),
+    ],
+)
+def test_long_rows_are_cut_into_large_parts_and_small_ones(
+    setup: Setup, units: int, threads: int, threads_of_pool: Callable[[int], None]
+) -> None:
+    built = build(setup, np.random.default_rng(14))
+    threads_of_pool(threads)
+    call = attention(built)
+    assert call.plan()["splits"] == 2 * -(-threads // units)
+    call()
+    np.testing.assert_allclose(built.output, attend(built.call).output, atol=2e-6)
 
 
 def test_a_batch_equals_its_members_alone_bit_for_bit() -> None:

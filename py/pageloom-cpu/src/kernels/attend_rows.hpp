@@ -88,20 +88,23 @@ static KeyBlock list_block(const AttentionProblem& problem, const Sequence& sequ
 // Heads that lie beside each other in a token are visited together, so that a token is read as one piece.
 PAGELOOM_INLINE bool heads_inside(const Cache& cache) { return cache.head_stride < cache.row_stride; }
 
-// What to ask for of piece `next` while `count` rows are worked on for K/V head `kv_head`. Heads that are visited
-// together share it out between them.
-static Ahead ahead_of(const AttentionProblem& problem, const Piece& next, int kv_head, int64_t count) {
+// What to ask for of piece `next` while `count` rows are worked on for the `head`-th of `heads` K/V heads that are
+// visited together: they share it out between them.
+static Ahead ahead_of(const AttentionProblem& problem, const Piece& next, int head, int heads, int64_t count) {
   Ahead ahead = kNothingAhead;
   ahead.apart = heads_inside(problem.key) && problem.key.head_stride <= 64;
   if (next.count() <= 0 || !next.mapped) return ahead;
   const Cache& cache = next.cache;
-  const int64_t streams = kStreams, heads = heads_inside(cache) ? problem.kv_heads : 1;
-  const int64_t done = heads > 1 ? kv_head * next.count() / streams : 0;
+  const bool some = heads_inside(cache) && heads < problem.kv_heads;
+  const int64_t streams = kStreams, columns = some ? heads * cache.head_stride : cache.row_stride;
+  const int64_t done = head * next.count() / streams;
   for (int64_t i = 0; i < streams; i++) {
     const char* row = next.rows[next.begin + i * next.count() / streams + done / heads];
     ahead.places[i] = row + done % heads * cache.head_stride;
   }
-  ahead.bytes = cache.row_stride / heads * next.count() / larger(count, streams);
+  ahead.bytes = columns / heads * next.count() / larger(count, streams);
+  ahead.row_stride = cache.row_stride;
+  ahead.columns_log2 = some ? __builtin_ctzll(columns) : 62;
   return ahead;
 }
 
@@ -178,7 +181,8 @@ static void attend_block(const AttentionProblem& problem, const Sequence& sequen
   auto for_heads = [&](const Piece& piece, const Piece& after, auto work) {
     for_groups(problem, block.head, block.head + kv_heads, [&](const HeadGroup& heads) {
       const int64_t offset = (heads.kv_head - block.head) * piece.cache.head_stride;
-      const Ahead ahead = blocks.ask_ahead ? ahead_of(problem, after, heads.kv_head, piece.count()) : kNothingAhead;
+      Ahead ahead = kNothingAhead;
+      if (blocks.ask_ahead) ahead = ahead_of(problem, after, heads.kv_head - block.head, kv_heads, piece.count());
       work(problem, heads, offset, piece, ahead, s);
     });
   };

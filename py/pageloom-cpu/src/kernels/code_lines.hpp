@@ -38,7 +38,7 @@ struct LinesAhead {
   // What goes with line `line`.
   Turn turn(int64_t line) const {
     if (line >= count) return {nullptr, 0};
-    return {ahead.places + (line & 1), (line >> 1) * (2 * kLine)};
+    return {ahead.places + (line & 1), ahead.after((line >> 1) * (2 * kLine))};
   }
 
   // Rows [first, first + some), if rows lie apart and there are so many; nullptr else.

@@ -7,17 +7,25 @@ constexpr int kMaxGroup = kDots / 2;
 constexpr size_t kStreams = 8;
 
 // Memory that is needed soon. `bytes` of one of its places are asked for with each row that is worked on, in turn: a
-// core reads several pages at once faster than one after the other.
+// core reads several pages at once faster than one after the other. From a place on, 2 ** `columns_log2` bytes of each
+// row are needed; of whole rows, that is more than there are.
 struct Ahead {
   const char* places[kStreams];
-  int64_t bytes;
+  int64_t bytes, row_stride;
+  int columns_log2;
   bool apart;  // the rows that are worked on are short and lie apart: no prefetcher of the core foresees them
+
+  // How far from a place the byte is that `done` of the needed ones lie before.
+  int64_t after(int64_t done) const {
+    const int64_t row = done >> columns_log2;
+    return row * row_stride + (done - (row << columns_log2));
+  }
 };
 
 constexpr Ahead kNothingAhead = {};
 
 PAGELOOM_INLINE void ask(const Ahead& ahead, size_t row) {
-  const char* data = ahead.places[row % kStreams] + row / kStreams * ahead.bytes;
+  const char* data = ahead.places[row % kStreams] + ahead.after(row / kStreams * ahead.bytes);
   for (int64_t offset = 0; offset < ahead.bytes; offset += 64) __builtin_prefetch(data + offset, 0, 3);
 }
 
