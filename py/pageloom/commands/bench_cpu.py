@@ -14,7 +14,12 @@ from pageloom.backends.cpu.facts import cpu_facts
 from pageloom.backends.cpu.operators import CpuOperators
 from pageloom.backends.cpu.operators.bound import RecordedCall
 from pageloom.backends.cpu.options import usable_cores
-from pageloom.commands.bench_cpu_calls import onnxruntime_call, record_group_query, record_paged
+from pageloom.commands.bench_cpu_calls import (
+    group_query_inputs,
+    onnxruntime_call,
+    record_group_query,
+    record_paged,
+)
 from pageloom.commands.bench_cpu_limits import CpuLimits, measure_limits
 from pageloom.commands.bench_cpu_memory import WANTED_BYTES, Peak, can_measure, measure_peaks
 from pageloom.commands.bench_cpu_shapes import PARTS, CpuShape, Part, shapes
@@ -111,12 +116,13 @@ def _peer() -> str:
 def _measure(shape: CpuShape, threads: int, limits: CpuLimits, options: argparse.Namespace) -> CpuMeasured:
     """The shape with `threads` threads; a split needs two."""
     operators = CpuOperators(threads=threads, level=options.level)
-    call = record_paged(operators, shape) if shape.block_size else record_group_query(operators, shape)
+    inputs = group_query_inputs(shape)
+    record = record_paged if shape.block_size else record_group_query
+    call = record(operators, shape, inputs)
     pairs = PAIRS_OF_A_REPEAT * options.repeats
     if shape.part in ("paged", "split"):
-        peer = record_group_query(
-            operators if shape.block_size else CpuOperators(threads=1, level=options.level), shape
-        )
+        compared = operators if shape.block_size else CpuOperators(threads=1, level=options.level)
+        peer = record_group_query(compared, shape, inputs)
         found = time_pairs(peer, call, pairs=pairs, seconds=SECONDS_OF_A_SHAPE)
     elif threads == 1:
         found = time_pairs(onnxruntime_call(shape, threads), call, pairs=pairs, seconds=SECONDS_OF_A_SHAPE)

@@ -53,30 +53,30 @@ def group_query_inputs(shape: CpuShape) -> dict[str, Array]:
     return inputs
 
 
-def record_group_query(operators: CpuOperators, shape: CpuShape, tier: Tier | None = None) -> RecordedCall:
-    """The call on caches of its own."""
-    inputs = group_query_inputs(shape)
+def record_group_query(
+    operators: CpuOperators, shape: CpuShape, inputs: dict[str, Array], tier: Tier | None = None
+) -> RecordedCall:
+    """The call on what `group_query_inputs` made."""
     given: dict[str, Any] = {**inputs, "present_key": inputs["past_key"], "present_value": inputs["past_value"]}
     return operators.group_query_attention(group_query_spec(shape)).record(tier=tier, **given)
 
 
-def record_paged(operators: CpuOperators, shape: CpuShape) -> RecordedCall:
-    """The same call over pages in random order."""
-    rng = np.random.default_rng(0)
-    num_blocks = -(-shape.total // shape.block_size)
-    width, kv_width = shape.num_heads * shape.head_size, shape.kv_num_heads * shape.head_size
-    inputs: dict[str, Any] = {"query": _uniform(rng, (shape.new, width))}
-    inputs |= {name: _uniform(rng, (shape.new, kv_width)) for name in ("key", "value")}
-    cache = (num_blocks, shape.block_size, shape.kv_num_heads, shape.head_size)
-    inputs |= {name: _cache(rng, shape, cache) for name in ("key_cache", "value_cache")}
-    inputs |= _scales(rng, shape)
-    inputs["cumulative_sequence_length"] = np.array([0, shape.new], np.int32)
-    inputs["past_seqlens"] = np.array([shape.total - shape.new], np.int32)
-    inputs["block_table"] = rng.permutation(num_blocks).astype(np.int32)[None]
+def record_paged(operators: CpuOperators, shape: CpuShape, inputs: dict[str, Array]) -> RecordedCall:
+    """The same call with its caches as pages in random order: in the same memory, since where an array lies changes
+    the time of a call by more than pages do. `shape.total` must be a multiple of `shape.block_size`.
+    """
+    num_blocks = shape.total // shape.block_size
+    given: dict[str, Any] = {name: inputs[name][0] for name in ("query", "key", "value")}
+    for name in ("key", "value"):
+        given[f"{name}_cache"] = inputs[f"past_{name}"].reshape(num_blocks, shape.block_size, shape.kv_num_heads, -1)
+    given |= {name: inputs[name] for name in ("k_scale", "v_scale") if name in inputs}
+    given["cumulative_sequence_length"] = np.array([0, shape.new], np.int32)
+    given["past_seqlens"] = np.array([shape.total - shape.new], np.int32)
+    given["block_table"] = np.random.default_rng(0).permutation(num_blocks).astype(np.int32)[None]
     spec = PagedAttentionSpec(
         num_heads=shape.num_heads, kv_num_heads=shape.kv_num_heads, **_quantization(shape, bit_width=False)
     )
-    return operators.paged_attention(spec).record(**inputs)
+    return operators.paged_attention(spec).record(**given)
 
 
 def onnxruntime_call(shape: CpuShape, threads: int, *, flash: bool = True) -> Callable[[], None]:

@@ -59,11 +59,13 @@ def main(who: Who, rows: int, num_heads: int, threads: int) -> None:
 
 def _call(who: Who, shape: CpuShape, threads: int) -> Callable[[], object]:
     from pageloom.backends.cpu.operators import CpuOperators  # noqa: PLC0415 - not counted where a peer runs
-    from pageloom.commands.bench_cpu_calls import onnxruntime_call, record_group_query  # noqa: PLC0415
+    from pageloom.commands.bench_cpu_calls import group_query_inputs, onnxruntime_call, record_group_query  # noqa: PLC0415
 
     if who.startswith("onnxruntime"):
         return onnxruntime_call(shape, threads, flash=who.endswith("flash"))
-    call = record_group_query(CpuOperators(threads=threads), shape, "flash" if who == "flash" else "naive")
+    call = record_group_query(
+        CpuOperators(threads=threads), shape, group_query_inputs(shape), "flash" if who == "flash" else "naive"
+    )
     call.outputs["output"].fill(0)
     return call
 
