@@ -14,12 +14,7 @@ from pageloom.backends.cpu.facts import cpu_facts
 from pageloom.backends.cpu.operators import CpuOperators
 from pageloom.backends.cpu.operators.bound import RecordedCall
 from pageloom.backends.cpu.options import usable_cores
-from pageloom.commands.bench_cpu_calls import (
-    group_query_inputs,
-    onnxruntime_call,
-    record_group_query,
-    record_paged,
-)
+from pageloom.commands.bench_cpu_calls import group_query_inputs, onnxruntime_call, record_group_query, record_paged
 from pageloom.commands.bench_cpu_limits import CpuLimits, measure_limits
 from pageloom.commands.bench_cpu_memory import WANTED_BYTES, Peak, can_measure, measure_peaks
 from pageloom.commands.bench_cpu_shapes import PARTS, CpuShape, Part, shapes

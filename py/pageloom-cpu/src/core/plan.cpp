@@ -146,7 +146,7 @@ class Planner {
   // few keys, those share out the heads instead of the keys: nothing is merged then.
   void choose_heads() {
     row_heads_ = heads_inside() || plan_.threads == 1 ? problem_.kv_heads : 1;
-    if (!heads_inside() || !may_split() || problem_.key.head_stride >= kReadAheadBytes) return;
+    if (plan_.threads == 1 || !heads_inside() || !may_split() || problem_.key.head_stride >= kReadAheadBytes) return;
     int64_t rows = 0, longest = 0;
     for (const Sequence& s : sequences_) {
       rows += s.count;

@@ -74,8 +74,7 @@ PAGELOOM_INLINE void dot_eight(const QueryLimbs (&queries)[G], const char* const
       sums[0][g][limb] = sums[1][g][limb] = queries[g].start(kQueryLimbs - Limbs + limb);
   }
   const int64_t whole = bytes / kLine, asked = (first / kStreams + i / 2) * lines_of(bytes);
-  const char* const* later = ahead.apart(first + kLanes, kLanes);
-  if (later) later += i;
+  const char* const* later = ahead.apart(first + kLanes + i, kLanes - i);
   for (int64_t line = 0; line < whole; line++) {
     dot_line<Codes, Limbs, G, true>(queries, rows + i, offset, line, bytes, ahead.turn(asked + line), later, sums);
   }
